@@ -1,0 +1,40 @@
+"""`manage.py web`: one web process, alone."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+from typing import Any
+
+import uvicorn
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+
+from bureau import logs, startup
+
+
+class Command(BaseCommand):
+    help = "Run one web process on BUREAU_HOST and BUREAU_PORT (--host, --port)."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        # A listening socket inherited from `up`.
+        parser.add_argument("--fd", type=int, help=argparse.SUPPRESS)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        logs.set_role("web")
+        os.umask(0o077)
+        if options["fd"] is None:
+            listener = startup.listen(settings.BUREAU_HOST, settings.BUREAU_PORT)
+        else:
+            listener = socket.socket(fileno=options["fd"])
+        config = uvicorn.Config(
+            "bureau.asgi:application",
+            lifespan="off",
+            ws="none",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            timeout_graceful_shutdown=3,
+        )
+        uvicorn.Server(config).run(sockets=[listener])
