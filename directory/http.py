@@ -10,13 +10,14 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
+from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 import certifi
@@ -257,6 +258,27 @@ class _Transport(httpx.AsyncHTTPTransport):
         return httpx.Response(
             response.status_code, headers=response.headers, stream=limited, extensions=response.extensions
         )
+
+    async def aclose(self) -> None:
+        # A stop in the middle would leave the connections that were not closed by then.
+        await _to_its_end(self._pool.aclose())
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self.aclose()
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Do this whole, although whoever asked for it may be cancelled meanwhile: then that comes after it."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    finally:
+        await asyncio.wait([task])
 
 
 def is_event_stream(headers: Mapping[str, str]) -> bool:
