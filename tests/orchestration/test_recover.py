@@ -50,6 +50,19 @@ def test_another_tool_may_do_it(settle, model, project):
     assert "main.py" in next(prompt for prompt in model.prompts if "Work on facts" in prompt and "You do one" in prompt)
 
 
+@pytest.mark.parametrize("strategy", ["retry", "retry_modified"])
+def test_no_model_tries_it_more_often_than_it_may_be(settle, model, settings, strategy):
+    settings.BUREAU_SUB_PLAN_ATTEMPTS = 2
+    planned(model, part("facts"))
+    model.add(writes("facts", status=400, times=0), says("recover", {"strategy": strategy, "hint": "Now!"}, times=5))
+    mission = settle(GOAL)
+    assert (mission.state, mission.children.count()) == ("failed", 2)
+    first, last = Decision.objects.filter(point="recover").order_by("id")
+    assert (first.choice["strategy"], first.is_fallback) == (strategy, False)
+    assert (last.choice["strategy"], last.is_fallback) == ("abandon", True)
+    assert last.error == "invalid: It was tried 2 times, which is the most."
+
+
 def test_a_tool_that_is_none_is_no_answer(settle, model, project):
     planned(model, reads("nothing.md"))
     model.add(says("recover", {"strategy": "alternative", "call": {"tool": "rm_rf", "params": {}}}))
