@@ -194,9 +194,13 @@ def close_budget(mission: uuid.UUID) -> None:
     Budget.objects.filter(pk=mission).update(is_closed=True)
 
 
-RAISE = re.compile(r"\b(?:raise|more|continue|go on|yes)\b", re.IGNORECASE)
-FINISH = re.compile(r"\b(?:finish|what there is|wrap up|end)\b", re.IGNORECASE)
-STOP = re.compile(r"\b(?:stop|cancel|no)\b", re.IGNORECASE)
+# What was meant has to be the one thing that was said: a stop cannot be taken back.
+ANSWERS = {
+    "raise": re.compile(r"\b(?:raise|more|continue|go on|yes)\b", re.IGNORECASE),
+    "finish": re.compile(r"\b(?:finish|what there is|wrap up|end)\b", re.IGNORECASE),
+    "stop": re.compile(r"\b(?:stop|cancel)\b|^\W*no(?:\W+thanks)?\W*$", re.IGNORECASE),
+}
+NEGATED = re.compile(r"(?:\b(?:do not|not|never|dont)|n['\u2019]t)\b", re.IGNORECASE)
 QUESTION = "Shall I raise it to twice as much, finish with what there is, or stop? Answer raise, finish or stop."
 
 
@@ -207,12 +211,14 @@ def ask_for_more(error: BudgetExhausted) -> Blocked:
 
 def take_budget_answer(turn: Turn, answer: Answered) -> Outcome | None:
     """Do what the person said about the budget. None: go on."""
-    if STOP.search(answer.text):
-        return Error("budget", "Stopped, as you asked: the budget of this mission is used up.")
-    if FINISH.search(answer.text):
-        close_budget(mission_of(turn))
-    elif RAISE.search(answer.text):
-        raise_budget(mission_of(turn), answer.message_id)
-    else:
+    said = [name for name, pattern in ANSWERS.items() if pattern.search(answer.text)]
+    if len(said) != 1 or NEGATED.search(answer.text):
         return Blocked("", [QUESTION], about={"kind": "budget"})
+    match said[0]:
+        case "stop":
+            return Error("budget", "Stopped, as you asked: the budget of this mission is used up.")
+        case "finish":
+            close_budget(mission_of(turn))
+        case "raise":
+            raise_budget(mission_of(turn), answer.message_id)
     return None

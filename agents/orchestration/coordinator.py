@@ -364,7 +364,8 @@ class Coordinator:
             left = [plan for plan in self.plans.values() if not self._state(plan).is_over]
             with claimed():
                 delegation.drop(self.turn.claim, left, "Not done: the budget of the mission was used up.")
-            for plan in left:
+            # Also what a worker dropped who died before it got here.
+            for plan in self.plans.values():
                 self._cancel(plan)
             return None
         for plan in asking:
@@ -376,7 +377,7 @@ class Coordinator:
         return None
 
     def _cancel(self, plan: SubPlan) -> None:
-        if plan.task is not None:
+        if plan.task is not None and not plan.task.is_terminal:
             try:
                 cancel_task(self.turn.caller, plan.task.pk, "The mission ends with what there is.")
             except TaskNotInState:

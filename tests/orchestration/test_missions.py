@@ -3,7 +3,10 @@
 import pytest
 
 from agents import runtime
+from agents.budget import QUESTION
+from agents.exceptions import Stopped
 from agents.models import Budget, Decision, ToolCall
+from agents.orchestration.coordinator import Coordinator
 from directory.models import Agent
 from tasks.content import Incoming
 from tasks.models import SubPlan, Subtask, Task
@@ -257,6 +260,39 @@ def test_a_budget_that_runs_out_may_end_the_mission(settle, model, settings, wor
     if state == "completed":
         assert "The budget of the mission was used up".lower() in text_of(mission).lower()
         assert set(mission.children.values_list("state", flat=True)) <= {"completed", "canceled"}
+
+
+@pytest.mark.parametrize("words", ["Don't stop, raise it", "raise it, or stop", "no idea", "never finish it"])
+def test_what_is_unclear_about_the_budget_is_asked_again(settle, model, settings, words):
+    settings.BUREAU_BUDGET_CALLS, settings.BUREAU_CONFIRM_SHARE = 3, 0
+    planned(model, part("facts"), part("maps"))
+    model.add(writes("facts"), writes("maps"), answer())
+    mission = settle(GOAL)
+    mission = settle(words, task=mission.pk)
+    assert (mission.state, said(mission)) == ("input-required", QUESTION)
+    budget = Budget.objects.get(pk=mission.pk)
+    assert (budget.calls_limit, budget.is_closed, len(model.requests)) == (3, False, 3)
+    assert settle("raise it, no hurry", task=mission.pk).state == "completed"
+
+
+def test_a_worker_that_dies_while_it_ends_a_mission_leaves_nothing_at_work(settle, model, settings, monkeypatch):
+    """It had dropped what was left, and canceled none of it yet."""
+    settings.BUREAU_BUDGET_CALLS, settings.BUREAU_CONFIRM_SHARE = 3, 0
+    planned(model, part("facts"), part("maps"))
+    model.add(writes("facts"), writes("maps"))
+    mission = settle(GOAL)
+    cancel, died = Coordinator._cancel, []
+
+    def dies_once(self, plan):
+        if not died:
+            died.append(plan)
+            raise Stopped
+        cancel(self, plan)
+
+    monkeypatch.setattr(Coordinator, "_cancel", dies_once)
+    mission = settle("finish", task=mission.pk)
+    assert (len(died), mission.state) == (1, "completed")
+    assert set(mission.children.values_list("state", flat=True)) == {"completed", "canceled"}
 
 
 def test_cancel_stops_every_leg(settle, model):
