@@ -34,7 +34,8 @@ _BUT = re.compile(
 # back, or agrees to it some day or on some condition, has not agreed yet.
 _DOUBT = re.compile(
     r"\b(?:no|not|never|wait|stop|cancel|ні|не|стоп|зачекай(?:те)?)\b|n['\u2019]t\b|\bdont\b|\S[./\\:]\S|[?]"
-    r"|\b(?:if|unless|until|(?<!at )once|later|tomorrow|maybe|perhaps|first|якщо|пізніше|завтра|можливо|спершу|спочатку)\b",
+    r"|\b(?:if|unless|until|(?<!at )once|later|tomorrow|maybe|perhaps|first)\b"
+    r"|\b(?:якщо|пізніше|завтра|можливо|спершу|спочатку)\b",
     re.IGNORECASE,
 )
 

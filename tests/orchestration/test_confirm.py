@@ -53,8 +53,15 @@ class TestRiskyActByRules:
     @pytest.mark.parametrize(
         "text",
         [
-            *("Yes, to {}/b.md", "Так, але до {}/b.md", "ok, don't", "yes... no, wait", "Sure I'm not", "так, не треба"),
-            *("ok, what happens to the file that is there?", "Repeat the question, please", "sure, once I have a copy"),
+            "Yes, to {}/b.md",
+            "Так, але до {}/b.md",
+            "ok, don't",
+            "yes... no, wait",
+            "Sure I'm not",
+            "так, не треба",
+            "ok, what happens to the file that is there?",
+            "Repeat the question, please",
+            "sure, once I have a copy",
         ],
     )
     def test_what_only_begins_like_a_yes_is_none(self, settle, project, mission, text):
