@@ -159,3 +159,17 @@ def test_what_is_here_is_not_answered_from_memory(settle, model, project, text):
     assert mission.state == "completed"
     assert ToolCall.objects.get().tool == "list_files"
     assert Task.objects.filter(parent=mission).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "reply"), [("What does main.py print?", "in one sentence"), ("What does it print?", "main.py")]
+)
+def test_a_file_is_looked_at_whichever_message_names_it(settle, model, project, request_, reply):
+    model.add(triage(is_clear=False, question="How exactly?"), triage(), says("step", text="Hello."), answer("Hello."))
+    mission = settle(request_)
+    assert mission.state == "input-required"
+    assert settle(reply, task=mission.pk).state == "completed"
+    call = ToolCall.objects.get()
+    assert (call.tool, call.params["path"]) == ("read_file", "main.py")
+    prompt = next(prompt for prompt in model.prompts if "You do one step" in prompt)
+    assert request_ in prompt.rpartition("The step to do:")[2]
