@@ -8,7 +8,7 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -39,21 +39,46 @@ def mission_of(turn: Turn) -> uuid.UUID:
 def within_budget(turn: Turn, ask: Ask) -> Reply:
     """Ask the model, if the mission can afford the worst that this may come to.
 
-    What it took is written down by `settling`. Raises BudgetExhausted before anything is asked, else what
-    `converse` raises.
+    What fails for a moment is tried again while the mission can afford that, too. What it took is written down by
+    `settling`. Raises BudgetExhausted before anything is asked, else what `converse` raises.
     """
     held = _reserve(turn, ask)
+    paid = _Paid(held)
     # What a turn that was stopped took is not known: the model's answer was never read to its end.
-    taken = (1, Usage(), ask.model)
+    taken: tuple[int, Usage, str] | None = None
     try:
-        reply = converse(turn, ask)
+        reply = converse(turn, replace(ask, may_retry=paid.may_retry))
         taken = (reply.calls, reply.usage, reply.model)
     except ModelError as error:
         taken = (error.calls, error.usage, error.model or ask.model)
         raise
     finally:
-        turn.unsettled.append(partial(_settle, held, *taken))
+        calls, usage, model = taken or (paid.calls + 1, paid.usage, ask.model)
+        turn.unsettled.append(partial(_settle, held, calls - paid.calls, usage - paid.usage, model))
     return reply
+
+
+@dataclass(slots=True)
+class _Paid:
+    """What the failed attempts at one call took: it is written down before another one, for which `held` stands."""
+
+    held: Reservation
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+    def may_retry(self, error: ModelError) -> bool:
+        """Whether the mission can afford another attempt after this one."""
+        with transaction.atomic():
+            budget = _locked(self.held.budget_id)
+            _pay(budget.pk, error.calls - self.calls, error.usage - self.usage, error.model)
+            budget.refresh_from_db()
+            try:
+                _check(budget, list(budget.reservations.exclude(pk=self.held.pk)), self.held)
+                fits = True
+            except BudgetExhausted:
+                fits = False
+        self.calls, self.usage = error.calls, error.usage
+        return fits
 
 
 @contextmanager
@@ -146,10 +171,14 @@ def _settle_all(turn: Turn) -> None:
 
 
 def _settle(held: Reservation, calls: int, usage: Usage, model: str) -> None:
-    tokens = usage.input + usage.output + usage.cache_read + usage.cache_write
     # When another worker has taken over and let it go, what was taken counts all the same.
     Reservation.objects.filter(pk=held.pk).delete()
-    Budget.objects.filter(pk=held.budget_id).update(
+    _pay(held.budget_id, calls, usage, model)
+
+
+def _pay(mission: uuid.UUID, calls: int, usage: Usage, model: str) -> None:
+    tokens = usage.input + usage.output + usage.cache_read + usage.cache_write
+    Budget.objects.filter(pk=mission).update(
         calls=F("calls") + calls,
         tokens=F("tokens") + tokens,
         usd=F("usd") + (cost_of(model, usage) or Decimal(0)),

@@ -6,9 +6,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from agents import budget
+from agents import budget, model_api
 from agents.budget import settled, within_budget
-from agents.exceptions import BudgetExhausted
+from agents.exceptions import BudgetExhausted, ModelError
 from agents.model_api import Ask, Reply
 from agents.models import Budget, Decision, Reservation
 from agents.orchestration import coordinator
@@ -19,6 +19,7 @@ from tasks.delegation import StepDraft, SubPlanDraft
 from tasks.models import Subtask, Task
 from tasks.services import cancel_task
 from tests.orchestration.script import DIAMOND, answer, part, plan, says, triage, writes
+from tests.support import messages_api
 from tests.support.cast import ALICE
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
@@ -72,6 +73,28 @@ def test_a_call_that_is_under_way_counts_at_its_worst(begin, settings, monkeypat
     with settled(turn):
         pass
     assert (Budget.objects.get().calls, Reservation.objects.count()) == (1, 0)
+
+
+def test_what_is_tried_again_is_within_the_budget_as_well(begin, model, settings, monkeypatch):
+    monkeypatch.setattr(model_api, "FIRST_PAUSE", 0.01)
+    settings.BUREAU_BUDGET_CALLS = 3
+    turn = begin("assistant", GOAL)
+    model.add(
+        messages_api.Reply(status=529, times=2),
+        messages_api.Reply(text="Well."),
+        messages_api.Reply(status=529, times=0),
+    )
+    with settled(turn):
+        assert within_budget(turn, ASK).calls == 3
+    budget_now = Budget.objects.get()
+    assert (budget_now.calls, budget_now.reservations.count()) == (3, 0)
+    with pytest.raises(BudgetExhausted):
+        within_budget(turn, ASK)
+    Budget.objects.update(calls_limit=5)
+    # Two more, of the four that it would have been tried.
+    with pytest.raises(ModelError), settled(turn):
+        within_budget(turn, ASK)
+    assert (Budget.objects.get().calls, len(model.requests), Reservation.objects.count()) == (5, 5, 0)
 
 
 def test_the_next_reservation_settles_the_call_before_it(begin, settings, monkeypatch):
