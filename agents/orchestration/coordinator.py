@@ -174,7 +174,9 @@ class Coordinator:
                 doorbell.ring_again(self.turn.claim.queue)
         for plan in own:
             # Its failure is on the row of its step, where the next look finds it.
-            Worker(self.turn, plan, self.tools).work()
+            if isinstance(Worker(self.turn, plan, self.tools).work(), Blocked):
+                # What it needs came to nothing: whoever gets it can ask, and the coordinator goes on with the rest.
+                self._delegate(plan, field)
         if own:
             self._load()
 

@@ -262,6 +262,14 @@ def test_a_budget_that_runs_out_may_end_the_mission(settle, model, settings, wor
         assert set(mission.children.values_list("state", flat=True)) <= {"completed", "canceled"}
 
 
+def test_one_budget_is_one_question_however_many_wait_for_it(settle, model, settings):
+    settings.BUREAU_BUDGET_CALLS, settings.BUREAU_CONFIRM_SHARE = 2, 0
+    planned(model, part("facts"), part("maps"))
+    mission = settle(GOAL)
+    assert set(mission.children.values_list("state", flat=True)) == {"input-required"}
+    assert said(mission) == f"The mission may call the model 2 times, and has.\n{QUESTION}"
+
+
 @pytest.mark.parametrize("words", ["Don't stop, raise it", "raise it, or stop", "no idea", "never finish it"])
 def test_what_is_unclear_about_the_budget_is_asked_again(settle, model, settings, words):
     settings.BUREAU_BUDGET_CALLS, settings.BUREAU_CONFIRM_SHARE = 3, 0

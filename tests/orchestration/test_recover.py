@@ -3,6 +3,7 @@
 import pytest
 
 from agents.models import Decision, ToolCall
+from agents.orchestration import evidence
 from agents.orchestration.allocation import dismiss_left
 from directory.models import Agent
 from tasks.models import SubPlan, Subtask, Task
@@ -173,3 +174,16 @@ def test_a_file_is_looked_at_whichever_message_names_it(settle, model, project, 
     assert (call.tool, call.params["path"]) == ("read_file", "main.py")
     prompt = next(prompt for prompt in model.prompts if "You do one step" in prompt)
     assert request_ in prompt.rpartition("The step to do:")[2]
+
+
+def test_what_the_coordinator_would_have_to_ask_about_is_given_out(settle, model, project, monkeypatch):
+    """Nothing shows beforehand that a part will miss something: here, what it builds upon has delivered no word."""
+    monkeypatch.setattr(evidence, "sub_plan_text", lambda turn, plan: "")
+    facts = part("facts", step("Look", "list_files"))
+    planned(model, facts, part("more", step("Read it", "read_file", path="{{facts}}"), needs=("facts",)))
+    mission = settle(GOAL)
+    assert (mission.state, mission.children.get().state) == ("input-required", "input-required")
+    assert "Which file should I read?" in mission.status_message["parts"][0]["text"]
+    model.add(says("follow-up", {"decision": "handle"}), answer())
+    assert settle("main.py", task=mission.pk).state == "completed"
+    assert ToolCall.objects.get(tool="read_file").params["path"] == "main.py"
