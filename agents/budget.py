@@ -1,7 +1,7 @@
 """What a mission may take of the model: reserved before each call, settled after it, shared by the whole tree.
 
 A reservation counts at its worst, so calls side by side cannot pass the limit together. One that a killed worker
-left goes when its task is taken up again.
+left goes when its task is taken up again, or has ended.
 """
 
 import re
@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, F, Sum
+from django.db.models.functions import Least
+from django.utils import timezone
 
 from agents.dialogue import Answered
 from agents.exceptions import BudgetExhausted, ModelError
@@ -28,6 +31,8 @@ from agents.turn import Turn
 # Prompts are prose, JSON and code; fewer characters than this make a token in none of them.
 CHARACTERS_PER_TOKEN = 3
 EVERY_RAISE = 2
+# What the columns hold.
+MOST, MOST_USD = 2**31 - 1, Decimal(999_999)
 CLOSED = "No more calls to the model: the mission is to end with what there is."
 
 
@@ -115,13 +120,21 @@ def _reserve(turn: Turn, ask: Ask) -> Reservation:
     with transaction.atomic():
         _settle_all(turn)
         budget = _locked(wanted.budget_id)
-        held = list(budget.reservations.all())
-        if left := [one.pk for one in held if one.task_id == wanted.task_id and one.epoch < wanted.epoch]:
+        held = list(budget.reservations.select_related("task"))
+        if left := [one.pk for one in held if _is_left(one, wanted)]:
             Reservation.objects.filter(pk__in=left).delete()
         _check(budget, [one for one in held if one.pk not in left], wanted)
         wanted.save(force_insert=True)
     turn.unsettled.clear()
     return wanted
+
+
+def _is_left(held: Reservation, wanted: Reservation) -> bool:
+    """Whether a killed worker left it: its task was taken up again, or has ended, and nobody can still be at it."""
+    if held.task_id == wanted.task_id:
+        return held.epoch < wanted.epoch
+    over = timezone.now() - timedelta(seconds=settings.BUREAU_LEASE_SECONDS)
+    return held.task.is_terminal and held.task.status_at < over
 
 
 def _check(budget: Budget, held: Sequence[Reservation], wanted: Reservation) -> None:
@@ -210,9 +223,9 @@ def room_of(mission: uuid.UUID) -> Room | None:
 def raise_budget(mission: uuid.UUID, message_id: str) -> None:
     """Raise every limit, once for each message that asks for it."""
     Budget.objects.filter(pk=mission).exclude(answered=message_id).update(
-        calls_limit=F("calls_limit") * EVERY_RAISE,
-        tokens_limit=F("tokens_limit") * EVERY_RAISE,
-        usd_limit=F("usd_limit") * EVERY_RAISE,
+        calls_limit=Least(F("calls_limit"), MOST // EVERY_RAISE) * EVERY_RAISE,
+        tokens_limit=Least(F("tokens_limit"), MOST // EVERY_RAISE) * EVERY_RAISE,
+        usd_limit=Least(F("usd_limit"), MOST_USD / EVERY_RAISE) * EVERY_RAISE,
         answered=message_id,
         is_closed=False,
     )

@@ -1,10 +1,12 @@
 """What is written together stands or falls together, and what goes out side by side rings for each."""
 
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from agents import budget, model_api
 from agents.budget import settled, within_budget
@@ -73,6 +75,36 @@ def test_a_call_that_is_under_way_counts_at_its_worst(begin, settings, monkeypat
     with settled(turn):
         pass
     assert (Budget.objects.get().calls, Reservation.objects.count()) == (1, 0)
+
+
+def test_what_a_killed_worker_reserved_is_free_when_its_task_has_ended(begin, settings, monkeypatch):
+    settings.BUREAU_BUDGET_CALLS = 2
+    turn = begin("assistant", GOAL)
+    monkeypatch.setattr(budget, "converse", lambda turn, ask: Reply("", "end_turn", ask.model, Usage(1, 1)))
+    with settled(turn):
+        within_budget(turn, ASK)
+    gone = Task.objects.create(
+        **{name: getattr(turn.task, name) for name in ("context", "agent", "owner", "created_at")},
+        **{"parent": turn.task, "root": turn.task, "state": "canceled", "status_at": timezone.now()},
+    )
+    Reservation.objects.create(budget_id=turn.mission_id, task=gone, epoch=1, tokens=10, usd=0)
+    # Its worker may be about to hear of it.
+    with pytest.raises(BudgetExhausted):
+        within_budget(turn, ASK)
+    Task.objects.filter(pk=gone.pk).update(status_at=timezone.now() - timedelta(seconds=settings.BUREAU_LEASE_SECONDS))
+    with settled(turn):
+        within_budget(turn, ASK)
+    assert (Budget.objects.get().calls, Reservation.objects.count()) == (2, 0)
+
+
+def test_a_budget_is_raised_as_far_as_its_columns_reach(begin, settings):
+    settings.BUREAU_BUDGET_TOKENS = 2**31 - 1
+    turn = begin("assistant", GOAL)
+    budget._open(turn.mission_id)
+    budget.raise_budget(turn.mission_id, "m-1")
+    found = Budget.objects.get()
+    assert found.tokens_limit == 2**31 - 2
+    assert found.calls_limit == 2 * settings.BUREAU_BUDGET_CALLS
 
 
 def test_what_is_tried_again_is_within_the_budget_as_well(begin, model, settings, monkeypatch):
