@@ -41,6 +41,7 @@ _EARLIER = re.compile(
     re.IGNORECASE,
 )
 _ALL = re.compile(r"^(?:everything|all of (?:it|them|this|that)|the results)$", re.IGNORECASE)
+_LIST_OF = re.compile(r"^(?:(?:a|the)\s+)?list(?:ing)?\s+of\s+", re.IGNORECASE)
 _FREE_TEXT = re.compile(r"^\W*(?:echo|repeat|say|:tool|parrot)\b", re.IGNORECASE)
 # What makes a text is a writer's; what only looks is a librarian's.
 _WRITERS = {"write_file", "summarize"}
@@ -109,7 +110,7 @@ def _read_write(clause: str, what: str, path: str, before: list[_Act], tools: di
         return [_Act(clause, "write_file", {"path": path, "text": unquote(what)})]
     inner = f"summarise {summary['of'] or 'it'}{summary['length'] or ''}" if summary else what
     if not summary:
-        inner = f"list {what}" if re.search(r"\bfiles\b", what) else f"show me {what}"
+        inner = f"list {_LIST_OF.sub('', what)}" if re.search(r"\bfiles\b", what) else f"show me {what}"
     made = _read_clause(inner, before, tools)
     if len(made) != 1:
         return []
