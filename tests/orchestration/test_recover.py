@@ -2,9 +2,12 @@
 
 import pytest
 
+from agents import runtime
+from agents.exceptions import Stopped
 from agents.models import Decision, ToolCall
 from agents.orchestration import evidence
 from agents.orchestration.allocation import dismiss_left
+from agents.tools.write_file import WriteFile
 from directory.models import Agent
 from tasks.models import SubPlan, Subtask, Task
 from tasks.services import cancel_task
@@ -187,3 +190,31 @@ def test_what_the_coordinator_would_have_to_ask_about_is_given_out(settle, model
     model.add(says("follow-up", {"decision": "handle"}), answer())
     assert settle("main.py", task=mission.pk).state == "completed"
     assert ToolCall.objects.get(tool="read_file").params["path"] == "main.py"
+
+
+@pytest.mark.parametrize(("word", "state", "acts"), [("yes", "completed", 2), ("no", "failed", 1)])
+def test_another_attempt_does_not_repeat_what_may_have_happened(settle, model, monkeypatch, word, state, acts):
+    """A worker died in the act; the part was canceled while it asked; the model would try it again."""
+    run, begun = WriteFile.run, []
+
+    def dies_first(self, turn, params):
+        begun.append(params)
+        if len(begun) == 1:
+            raise Stopped
+        return run(self, turn, params)
+
+    monkeypatch.setattr(WriteFile, "is_repeatable", False)
+    monkeypatch.setattr(WriteFile, "run", dies_first)
+    planned(model, part("facts", step("Save it", "write_file", path="a.md", text="A"), step("Work on facts")))
+    mission = settle(GOAL)
+    assert "Shall I run write_file again?" in mission.status_message["parts"][0]["text"]
+    model.add(says("recover", {"strategy": "retry"}))
+    cancel_task(ALICE, mission.children.get().pk)
+    runtime.drain("default")
+    mission.refresh_from_db()
+    assert (mission.state, len(begun), mission.children.count()) == ("input-required", 1, 2)
+    assert "Shall I run write_file again?" in mission.status_message["parts"][0]["text"]
+    model.add(says("recover", {"strategy": "abandon"}), writes("facts"), answer())
+    assert settle(word, task=mission.pk).state == state
+    assert len(begun) == acts
+    assert not ToolCall.objects.filter(state="started").exists()
