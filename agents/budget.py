@@ -222,6 +222,8 @@ def room_of(mission: uuid.UUID) -> Room | None:
 
 def raise_budget(mission: uuid.UUID, message_id: str) -> None:
     """Raise every limit, once for each message that asks for it."""
+    # Where not even the first call fitted, there is no row yet.
+    _open(mission)
     Budget.objects.filter(pk=mission).exclude(answered=message_id).update(
         calls_limit=Least(F("calls_limit"), MOST // EVERY_RAISE) * EVERY_RAISE,
         tokens_limit=Least(F("tokens_limit"), MOST // EVERY_RAISE) * EVERY_RAISE,
@@ -233,6 +235,7 @@ def raise_budget(mission: uuid.UUID, message_id: str) -> None:
 
 def close_budget(mission: uuid.UUID) -> None:
     """No more calls to the model in this mission."""
+    _open(mission)
     Budget.objects.filter(pk=mission).update(is_closed=True)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agents import runtime
-from agents.budget import QUESTION
+from agents.budget import CLOSED, QUESTION
 from agents.exceptions import Stopped
 from agents.models import Budget, Decision, ToolCall
 from agents.orchestration.coordinator import Coordinator
@@ -268,6 +268,25 @@ def test_one_budget_is_one_question_however_many_wait_for_it(settle, model, sett
     mission = settle(GOAL)
     assert set(mission.children.values_list("state", flat=True)) == {"input-required"}
     assert said(mission) == f"The mission may call the model 2 times, and has.\n{QUESTION}"
+
+
+def test_what_ends_before_it_has_begun_says_why(settle, model, settings):
+    settings.BUREAU_BUDGET_TOKENS = 1000
+    mission = settle(GOAL)
+    assert "may take 1,000 tokens" in said(mission)
+    mission = settle("finish with what there is", task=mission.pk)
+    assert (mission.state, said(mission)) == ("failed", CLOSED)
+    assert model.requests == []
+    assert set(Decision.objects.values_list("error", flat=True)) == {f"budget: {CLOSED}"}
+
+
+def test_what_is_too_little_for_a_first_call_can_be_raised(settle, model, settings):
+    settings.BUREAU_BUDGET_TOKENS = 1000
+    mission = settle(GOAL)
+    for limit in (2000, 4000):
+        mission = settle("raise", task=mission.pk)
+        assert f"may take {limit:,} tokens" in said(mission)
+        assert model.requests == []
 
 
 @pytest.mark.parametrize("words", ["Don't stop, raise it", "raise it, or stop", "no idea", "never finish it"])
