@@ -1,14 +1,15 @@
 """What a mission may take of the model: reserved before each call, settled after it, shared by the whole tree.
 
 A reservation counts at its worst, so calls side by side cannot pass the limit together. One that a killed worker
-left goes when its task is taken up again.
+left goes when its task is taken up again, or has ended.
 """
 
 import re
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, F, Sum
+from django.db.models.functions import Least
+from django.utils import timezone
 
 from agents.dialogue import Answered
 from agents.exceptions import BudgetExhausted, ModelError
@@ -28,6 +31,8 @@ from agents.turn import Turn
 # Prompts are prose, JSON and code; fewer characters than this make a token in none of them.
 CHARACTERS_PER_TOKEN = 3
 EVERY_RAISE = 2
+# What the columns hold.
+MOST, MOST_USD = 2**31 - 1, Decimal(999_999)
 CLOSED = "No more calls to the model: the mission is to end with what there is."
 
 
@@ -39,21 +44,46 @@ def mission_of(turn: Turn) -> uuid.UUID:
 def within_budget(turn: Turn, ask: Ask) -> Reply:
     """Ask the model, if the mission can afford the worst that this may come to.
 
-    What it took is written down by `settling`. Raises BudgetExhausted before anything is asked, else what
-    `converse` raises.
+    What fails for a moment is tried again while the mission can afford that, too. What it took is written down by
+    `settling`. Raises BudgetExhausted before anything is asked, else what `converse` raises.
     """
     held = _reserve(turn, ask)
+    paid = _Paid(held)
     # What a turn that was stopped took is not known: the model's answer was never read to its end.
-    taken = (1, Usage(), ask.model)
+    taken: tuple[int, Usage, str] | None = None
     try:
-        reply = converse(turn, ask)
+        reply = converse(turn, replace(ask, may_retry=paid.may_retry))
         taken = (reply.calls, reply.usage, reply.model)
     except ModelError as error:
         taken = (error.calls, error.usage, error.model or ask.model)
         raise
     finally:
-        turn.unsettled.append(partial(_settle, held, *taken))
+        calls, usage, model = taken or (paid.calls + 1, paid.usage, ask.model)
+        turn.unsettled.append(partial(_settle, held, calls - paid.calls, usage - paid.usage, model))
     return reply
+
+
+@dataclass(slots=True)
+class _Paid:
+    """What the failed attempts at one call took: it is written down before another one, for which `held` stands."""
+
+    held: Reservation
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+    def may_retry(self, error: ModelError) -> bool:
+        """Whether the mission can afford another attempt after this one."""
+        with transaction.atomic():
+            budget = _locked(self.held.budget_id)
+            _pay(budget.pk, error.calls - self.calls, error.usage - self.usage, error.model)
+            budget.refresh_from_db()
+            try:
+                _check(budget, list(budget.reservations.exclude(pk=self.held.pk)), self.held)
+                fits = True
+            except BudgetExhausted:
+                fits = False
+        self.calls, self.usage = error.calls, error.usage
+        return fits
 
 
 @contextmanager
@@ -90,13 +120,21 @@ def _reserve(turn: Turn, ask: Ask) -> Reservation:
     with transaction.atomic():
         _settle_all(turn)
         budget = _locked(wanted.budget_id)
-        held = list(budget.reservations.all())
-        if left := [one.pk for one in held if one.task_id == wanted.task_id and one.epoch < wanted.epoch]:
+        held = list(budget.reservations.select_related("task"))
+        if left := [one.pk for one in held if _is_left(one, wanted)]:
             Reservation.objects.filter(pk__in=left).delete()
         _check(budget, [one for one in held if one.pk not in left], wanted)
         wanted.save(force_insert=True)
     turn.unsettled.clear()
     return wanted
+
+
+def _is_left(held: Reservation, wanted: Reservation) -> bool:
+    """Whether a killed worker left it: its task was taken up again, or has ended, and nobody can still be at it."""
+    if held.task_id == wanted.task_id:
+        return held.epoch < wanted.epoch
+    over = timezone.now() - timedelta(seconds=settings.BUREAU_LEASE_SECONDS)
+    return held.task.is_terminal and held.task.status_at < over
 
 
 def _check(budget: Budget, held: Sequence[Reservation], wanted: Reservation) -> None:
@@ -146,10 +184,14 @@ def _settle_all(turn: Turn) -> None:
 
 
 def _settle(held: Reservation, calls: int, usage: Usage, model: str) -> None:
-    tokens = usage.input + usage.output + usage.cache_read + usage.cache_write
     # When another worker has taken over and let it go, what was taken counts all the same.
     Reservation.objects.filter(pk=held.pk).delete()
-    Budget.objects.filter(pk=held.budget_id).update(
+    _pay(held.budget_id, calls, usage, model)
+
+
+def _pay(mission: uuid.UUID, calls: int, usage: Usage, model: str) -> None:
+    tokens = usage.input + usage.output + usage.cache_read + usage.cache_write
+    Budget.objects.filter(pk=mission).update(
         calls=F("calls") + calls,
         tokens=F("tokens") + tokens,
         usd=F("usd") + (cost_of(model, usage) or Decimal(0)),
@@ -180,10 +222,12 @@ def room_of(mission: uuid.UUID) -> Room | None:
 
 def raise_budget(mission: uuid.UUID, message_id: str) -> None:
     """Raise every limit, once for each message that asks for it."""
+    # Where not even the first call fitted, there is no row yet.
+    _open(mission)
     Budget.objects.filter(pk=mission).exclude(answered=message_id).update(
-        calls_limit=F("calls_limit") * EVERY_RAISE,
-        tokens_limit=F("tokens_limit") * EVERY_RAISE,
-        usd_limit=F("usd_limit") * EVERY_RAISE,
+        calls_limit=Least(F("calls_limit"), MOST // EVERY_RAISE) * EVERY_RAISE,
+        tokens_limit=Least(F("tokens_limit"), MOST // EVERY_RAISE) * EVERY_RAISE,
+        usd_limit=Least(F("usd_limit"), MOST_USD / EVERY_RAISE) * EVERY_RAISE,
         answered=message_id,
         is_closed=False,
     )
@@ -191,12 +235,17 @@ def raise_budget(mission: uuid.UUID, message_id: str) -> None:
 
 def close_budget(mission: uuid.UUID) -> None:
     """No more calls to the model in this mission."""
+    _open(mission)
     Budget.objects.filter(pk=mission).update(is_closed=True)
 
 
-RAISE = re.compile(r"\b(?:raise|more|continue|go on|yes)\b", re.IGNORECASE)
-FINISH = re.compile(r"\b(?:finish|what there is|wrap up|end)\b", re.IGNORECASE)
-STOP = re.compile(r"\b(?:stop|cancel|no)\b", re.IGNORECASE)
+# What was meant has to be the one thing that was said: a stop cannot be taken back.
+ANSWERS = {
+    "raise": re.compile(r"\b(?:raise|more|continue|go on|yes)\b", re.IGNORECASE),
+    "finish": re.compile(r"\b(?:finish|what there is|wrap up|end)\b", re.IGNORECASE),
+    "stop": re.compile(r"\b(?:stop|cancel)\b|^\W*no(?:\W+thanks)?\W*$", re.IGNORECASE),
+}
+NEGATED = re.compile(r"(?:\b(?:do not|not|never|dont)|n['\u2019]t)\b", re.IGNORECASE)
 QUESTION = "Shall I raise it to twice as much, finish with what there is, or stop? Answer raise, finish or stop."
 
 
@@ -207,12 +256,14 @@ def ask_for_more(error: BudgetExhausted) -> Blocked:
 
 def take_budget_answer(turn: Turn, answer: Answered) -> Outcome | None:
     """Do what the person said about the budget. None: go on."""
-    if STOP.search(answer.text):
-        return Error("budget", "Stopped, as you asked: the budget of this mission is used up.")
-    if FINISH.search(answer.text):
-        close_budget(mission_of(turn))
-    elif RAISE.search(answer.text):
-        raise_budget(mission_of(turn), answer.message_id)
-    else:
+    said = [name for name, pattern in ANSWERS.items() if pattern.search(answer.text)]
+    if len(said) != 1 or NEGATED.search(answer.text):
         return Blocked("", [QUESTION], about={"kind": "budget"})
+    match said[0]:
+        case "stop":
+            return Error("budget", "Stopped, as you asked: the budget of this mission is used up.")
+        case "finish":
+            close_budget(mission_of(turn))
+        case "raise":
+            raise_budget(mission_of(turn), answer.message_id)
     return None

@@ -52,7 +52,7 @@ class ClaudeBrain(Brain):
             except BudgetExhausted as error:
                 if not error.is_closed:
                     raise
-                return rules.judge(turn, point, triage)
+                return self._instead(rules, turn, point, triage, ModelError("budget", str(error)))
             except ModelError as error:
                 error.usage, error.calls = usage + error.usage, calls + error.calls
                 return self._instead(rules, turn, point, triage, error)

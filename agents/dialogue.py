@@ -8,10 +8,16 @@ from typing import Any
 from tasks.content import text_of
 from tasks.models import Message
 
+# "Repeat" says yes to "shall I run it again?", and "repeat the question" says nothing of the kind.
 _YES = re.compile(
-    r"^\W*(?:yes|y|yep|yeah|sure|ok|okay|do it|repeat|again|go ahead|proceed|approved?|так)\b", re.IGNORECASE
+    r"^\W*(?:(?:yes|y|yep|yeah|sure|ok|okay|do it|go ahead|proceed|approved?|так)\b"
+    r"|(?:repeat|again)\b(?:\s+(?:it|that|please))*\W*$)",
+    re.IGNORECASE,
 )
-_NO = re.compile(r"^\W*(?:no|n|nope|don'?t|do not|stop|leave|refused?|cancel|ні)\b", re.IGNORECASE)
+_NO = re.compile(
+    r"^\W*(?:no(?!\s+(?:problem|worries|objections?|doubts?)\b)|n|nope|don'?t|do not|stop|leave|refused?|cancel|ні)\b",
+    re.IGNORECASE,
+)
 
 
 # Questions about how to go on. Their answers say nothing about what is wanted, and so are no requests.
@@ -24,9 +30,13 @@ _BUT = re.compile(
     r"\b(?:but|instead|except|rather|only|however|але|проте|однак|тільки|лише|краще|замість|натомість|крім|інакше)\b",
     re.IGNORECASE,
 )
-# Nor is "ok, don't", or "yes, to b.md": who names something may mean something else than what was asked about.
+# Nor is "ok, don't", or "yes, to b.md": who names something may mean something else than what was asked about. Who asks
+# back, or agrees to it some day or on some condition, has not agreed yet.
 _DOUBT = re.compile(
-    r"\b(?:no|not|never|wait|stop|cancel|ні|не|стоп|зачекай(?:те)?)\b|n['\u2019]t\b|\bdont\b|\S[./\\:]\S", re.IGNORECASE
+    r"\b(?:no|not|never|wait|stop|cancel|ні|не|стоп|зачекай(?:те)?)\b|n['\u2019]t\b|\bdont\b|\S[./\\:]\S|[?]"
+    r"|\b(?:if|unless|until|(?<!at )once|later|tomorrow|maybe|perhaps|first)\b"
+    r"|\b(?:якщо|пізніше|завтра|можливо|спершу|спочатку)\b",
+    re.IGNORECASE,
 )
 
 

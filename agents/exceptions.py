@@ -45,7 +45,7 @@ class ModelError(AgentError):
     """The model gave no usable answer.
 
     `kind`: timeout, unreachable, rate_limited, overloaded, server, auth, bad_request, unreadable, declined,
-    truncated or invalid. `usage` and `calls` are what it cost all the same.
+    truncated, invalid, or budget: a person wants no more calls. `usage` and `calls` are what it cost all the same.
     """
 
     def __init__(

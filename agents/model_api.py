@@ -50,7 +50,8 @@ Write = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What is asked of the model. With a `schema` the answer is JSON of it; `sink` is called at the start of
-    every attempt and returns where its text goes."""
+    every attempt and returns where its text goes. `may_retry` is asked before every attempt but the first, with the
+    error that holds what all attempts so far took."""
 
     model: str
     prompt: Prompt
@@ -58,6 +59,7 @@ class Ask:
     schema: dict[str, Any] | None = None
     effort: str = ""
     sink: Callable[[], Write] | None = None
+    may_retry: Callable[[ModelError], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,8 @@ def converse(turn: Turn, ask: Ask) -> Reply:
                 deadline = time.monotonic() + patience
             pause = max(_backoff(number), error.retry_after)
             if error.is_final or number == MAX_CALLS or time.monotonic() + pause >= deadline:
+                raise
+            if ask.may_retry and not ask.may_retry(error):
                 raise
             logger.info("Model call %d failed, trying again: %s", number, error, extra={"action": "model.retry"})
             turn.pause(pause)

@@ -29,6 +29,14 @@ class Usage:
             self.cache_write + other.cache_write,
         )
 
+    def __sub__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input - other.input,
+            self.output - other.output,
+            self.cache_read - other.cache_read,
+            self.cache_write - other.cache_write,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Price:

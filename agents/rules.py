@@ -19,7 +19,7 @@ from agents.models import Decision
 from agents.points import Answer, ChoicePoint, Offer, RouteAnswer, TextPoint, ToolAnswer, Triage, Writing
 from agents.safety import find_harm
 from agents.tools.base import Risk, Tool
-from agents.tools.grammar import core, explicit_form, mask
+from agents.tools.grammar import core, explicit_form, left_over, mask
 from agents.turn import Turn
 from directory.models import Agent, Skill
 
@@ -71,6 +71,8 @@ NOBODY_CUES = (
     "compress", "run", "execute", "start", "stop", "restart", "deploy", "install", "uninstall", "update", "commit",
     "push", "send", "buy", "book", "order", "call", "remind", "play", "write", "add", "fix",
 )  # fmt: skip
+# Tools that look at one thing. Whoever wants more than that is not served by the half of it.
+ONE_LOOK = ("list_files", "read_file", "list_agents", "summarize")
 LAST_LATIN = "\u024f"
 _WORD = re.compile(r"\w+")
 
@@ -174,7 +176,7 @@ def _exact(request: Request, tools: dict[str, Tool[Any]]) -> Reading | None:
             return Reading(refusal=refusal, rationale="The explicit form names an unknown tool.")
         return Reading(form.name, form.params, rationale="The explicit form names the tool.")
     for tool in tools.values():
-        if (params := tool.parse(request)) is not None:
+        if (params := tool.parse(request)) is not None and not _more_than(tool, params, request):
             return Reading(tool.name, params, rationale=f"The request has the form of {tool.name}.")
     return None
 
@@ -219,7 +221,22 @@ def _by_meaning(request: Request, tools: dict[str, Tool[Any]], agents: Sequence[
         slug = best.removeprefix(AGENT)
         return Reading(agent=slug, confidence=min(score, 1.0), rationale=f"Nearest in meaning: {slug}.", scores=scores)
     params = tools[best].extract(request)
+    if more := _more_than(tools[best], params, request):
+        refusal = f"Without a language model, only a part of that could be done here ({best}), and this not: “{more}”."
+        why: dict[str, Any] = {
+            "confidence": 1 - score,
+            "rationale": f"It wants more than {best} does.",
+            "scores": scores,
+        }
+        return Reading(refusal=f"{refusal} Ask for the parts one by one. {KEY_HINT}", is_definite=False, **why)
     return Reading(best, params, confidence=min(score, 1.0), rationale=f"Nearest in meaning: {best}.", scores=scores)
+
+
+def _more_than(tool: Tool[Any], params: dict[str, Any], request: Request) -> str:
+    """What a request wants that the tool would leave out, or ""."""
+    if tool.name not in ONE_LOOK or "text" in params:
+        return ""
+    return left_over(core(request.text), is_summary=tool.name == "summarize")[:200]
 
 
 def _without_words(request: Request, tools: dict[str, Tool[Any]]) -> Reading:

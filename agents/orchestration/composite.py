@@ -27,7 +27,7 @@ _BETWEEN = re.compile(
 )
 _SEPARATOR = re.compile(r"[,;.]|\b(?:and|then|finally|after that|afterwards|next|also)\b", re.IGNORECASE)
 _WRITE = re.compile(
-    r"^(?:write|save|store|put|make|create)\s+(?P<what>.+?)\s+(?:in)?to\s+"
+    r"^(?:write|save|store|put|make|create)\s+(?P<what>.+?)\s+(?:(?:in)?to|in|as)\s+"
     r"(?:(?:the|a|a new)\s+)?(?:file\s+)?(?:(?:called|named)\s+)?(?P<path>\S+)$",
     re.IGNORECASE | re.DOTALL,
 )
@@ -41,6 +41,7 @@ _EARLIER = re.compile(
     re.IGNORECASE,
 )
 _ALL = re.compile(r"^(?:everything|all of (?:it|them|this|that)|the results)$", re.IGNORECASE)
+_LIST_OF = re.compile(r"^(?:(?:a|the)\s+)?list(?:ing)?\s+of\s+", re.IGNORECASE)
 _FREE_TEXT = re.compile(r"^\W*(?:echo|repeat|say|:tool|parrot)\b", re.IGNORECASE)
 # What makes a text is a writer's; what only looks is a librarian's.
 _WRITERS = {"write_file", "summarize"}
@@ -97,16 +98,19 @@ def _read_write(clause: str, what: str, path: str, before: list[_Act], tools: di
         used = list(range(len(before)))
         text = "\n\n".join(f"{{{{act {number}}}}}" for number in used)
         return [_Act(clause, "write_file", {"path": path, "text": text}, used)]
-    if _EARLIER.match(what):
+    summary = _SUMMARY.match(what)
+    # "The summary" of what was only read so far is still to be made.
+    is_new = summary and before and before[-1].tool != "summarize"
+    if _EARLIER.match(what) and not is_new:
         if not before:
             return []
         last = len(before) - 1
         return [_Act(clause, "write_file", {"path": path, "text": f"{{{{act {last}}}}}"}, [last])]
     if what[0] in "\"'“«`":
         return [_Act(clause, "write_file", {"path": path, "text": unquote(what)})]
-    inner = f"summarise {summary['of'] or 'it'}{summary['length'] or ''}" if (summary := _SUMMARY.match(what)) else what
+    inner = f"summarise {summary['of'] or 'it'}{summary['length'] or ''}" if summary else what
     if not summary:
-        inner = f"list {what}" if re.search(r"\bfiles\b", what) else f"show me {what}"
+        inner = f"list {_LIST_OF.sub('', what)}" if re.search(r"\bfiles\b", what) else f"show me {what}"
     made = _read_clause(inner, before, tools)
     if len(made) != 1:
         return []

@@ -5,6 +5,7 @@ decisions are found by their keys, tasks of sub-plans by sub-plan and attempt, a
 """
 
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -38,6 +39,9 @@ from tasks.services import cancel_task
 
 # A plan has a few sub-plans with a few attempts each; more moves than this in one turn is a bug, not a plan.
 MOST_MOVES = 500
+# What a person may say to a failure that they are asked about, besides yes, no, and what to do differently.
+LEAVE = re.compile(r"\b(?:leave|skip|omit|drop it|give up|abandon)\b", re.IGNORECASE)
+AGAIN = re.compile(r"\b(?:try|retry|again)\b", re.IGNORECASE)
 # How an attempt may end that says nothing of whoever made it.
 NOT_ITS_FAULT = ("budget", "not_confirmed", "no_model")
 
@@ -174,7 +178,9 @@ class Coordinator:
                 doorbell.ring_again(self.turn.claim.queue)
         for plan in own:
             # Its failure is on the row of its step, where the next look finds it.
-            Worker(self.turn, plan, self.tools).work()
+            if isinstance(Worker(self.turn, plan, self.tools).work(), Blocked):
+                # What it needs came to nothing: whoever gets it can ask, and the coordinator goes on with the rest.
+                self._delegate(plan, field)
         if own:
             self._load()
 
@@ -349,8 +355,12 @@ class Coordinator:
         plan = self.plans.get(answer.about.get("sub_plan", ""))
         if plan is None or plan.attempt != answer.about.get("attempt"):
             return
+        wants_out, wants_more = is_no(answer.text) or bool(LEAVE.search(answer.text)), bool(AGAIN.search(answer.text))
+        if wants_out and wants_more:
+            # "Don't leave it out, try …": the question stands, for what is left out stays out.
+            return
         with claimed():
-            if is_no(answer.text) or "leave" in answer.text.lower():
+            if wants_out:
                 delegation.drop(self.turn.claim, [plan], "Left out, as you asked.")
             else:
                 hint = answer.text if not is_yes(answer.text) else "Try again."
@@ -364,7 +374,8 @@ class Coordinator:
             left = [plan for plan in self.plans.values() if not self._state(plan).is_over]
             with claimed():
                 delegation.drop(self.turn.claim, left, "Not done: the budget of the mission was used up.")
-            for plan in left:
+            # Also what a worker dropped who died before it got here.
+            for plan in self.plans.values():
                 self._cancel(plan)
             return None
         for plan in asking:
@@ -376,7 +387,7 @@ class Coordinator:
         return None
 
     def _cancel(self, plan: SubPlan) -> None:
-        if plan.task is not None:
+        if plan.task is not None and not plan.task.is_terminal:
             try:
                 cancel_task(self.turn.caller, plan.task.pk, "The mission ends with what there is.")
             except TaskNotInState:

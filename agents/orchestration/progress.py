@@ -118,6 +118,11 @@ class RecoverCase(Triage):
     def kind(self) -> flow.ErrorKind:
         return flow.classify(self.error_class)
 
+    @property
+    def is_last(self) -> bool:
+        """Whether it has been tried as often as it may be."""
+        return self.attempt + 1 >= settings.BUREAU_SUB_PLAN_ATTEMPTS
+
     def as_record(self) -> dict[str, Any]:
         return {
             "sub_plan": self.part,
@@ -152,6 +157,8 @@ class RecoverPoint(ChoicePoint[RecoverAnswer]):
             raise ModelError("invalid", "There is no other agent to give it to, and no other tool is named.")
         if answer.strategy == "replan" and not triage.may_replan:
             raise ModelError("invalid", "The mission has been planned anew already.")
+        if answer.strategy in ("retry", "retry_modified", "alternative") and triage.is_last:
+            raise ModelError("invalid", f"It was tried {triage.attempt + 1} times, which is the most.")
         return answer
 
     def fallback(self, triage: Triage, error: ModelError) -> RecoverAnswer:
@@ -171,6 +178,7 @@ class RecoverPoint(ChoicePoint[RecoverAnswer]):
             "error": Fenced("error", shorten(triage.error, RECORDED_CHARACTERS)),
             "alternatives": ", ".join(triage.alternatives) or "none",
             "may_replan": triage.may_replan,
+            "is_last": triage.is_last,
             "step": Fenced("step", shorten(triage.step, RECORDED_CHARACTERS)) if triage.step else "",
         }
 
@@ -180,9 +188,9 @@ class RecoverPoint(ChoicePoint[RecoverAnswer]):
     @staticmethod
     def _by_class(triage: Triage) -> tuple[RecoverAnswer, bool]:
         assert isinstance(triage, RecoverCase)
-        kind, tried = triage.kind, triage.attempt + 1
-        if tried >= settings.BUREAU_SUB_PLAN_ATTEMPTS:
-            why = f"It was tried {tried} times, which is the most."
+        kind = triage.kind
+        if triage.is_last:
+            why = f"It was tried {triage.attempt + 1} times, which is the most."
             return RecoverAnswer(strategy="abandon", rationale=why), not triage.may_replan
         if kind == flow.ErrorKind.TRANSIENT:
             return RecoverAnswer(strategy="retry", rationale="Such errors pass; it rests and is tried again."), True

@@ -27,7 +27,9 @@ def ask_one(turn: Turn, asking: Sequence[SubPlan], held: dict[str, Blocked]) -> 
     for question in found:
         if standing and question.about.items() <= standing.items():
             return replace(question, about=standing)
-    more = len(found) - 1
+    # A budget is the whole mission's: however many wait for it, it is one question.
+    others = [one for n, one in enumerate(found) if one.about not in [before.about for before in found[:n]]]
+    more = len(others) - 1
     if not more or isinstance(found[0], Auth):
         return found[0]
     why = f"{found[0].why}\n({more} more question{'s' if more > 1 else ''} will follow.)"

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from django.db.models import QuerySet
+
 from agents.brain import get_brain
 from agents.confirmation import act_of, ask_first, changed_params
 from agents.conversation import Conversation
@@ -91,8 +93,9 @@ class Worker:
         tool.permit(self.turn, params)
         if blocked := ask_first(self.turn, self.conversation, act_of(tool, params)):
             return blocked
-        key = self._key_after_answer(key)
+        key = self._key_after_answer(step, key)
         try:
+            self._check_earlier_attempts(step, tool)
             result = call_tool(self.turn, tool, params, key)
         except MayHaveHappened as error:
             why = f"I was interrupted in the middle of {tool.name}. It may have happened already."
@@ -126,7 +129,19 @@ class Worker:
             delegation.amend_step(self.turn.claim, step)
         return changed
 
-    def _key_after_answer(self, key: str) -> str:
+    def _acts_before(self, step: Subtask) -> QuerySet[ToolCall]:
+        """The acts of this step in earlier attempts at the sub-plan, which were other tasks."""
+        tries = [f"{self.plan.key}:{attempt}:{step.position}" for attempt in range(self.plan.attempt)]
+        keys = [key for first in tries for key in (first, f"{first}:again")]
+        return ToolCall.objects.filter(task__root_id=self.turn.mission_id, key__in=keys)
+
+    def _check_earlier_attempts(self, step: Subtask, tool: Tool[Any]) -> None:
+        """Raises MayHaveHappened where an earlier attempt began this act, and how it ended is not known."""
+        begun = self._acts_before(step).filter(tool=tool.name, state=ToolCall.State.STARTED)
+        if not tool.is_repeatable and self.plan.attempt and (call := begun.order_by("pk").first()):
+            raise MayHaveHappened(call)
+
+    def _key_after_answer(self, step: Subtask, key: str) -> str:
         """The key of the act: another one once a person has said that it may be begun again.
 
         Raises ToolError("unknown_end") when the person said no.
@@ -134,8 +149,8 @@ class Worker:
         answer = answered(self.turn.messages)
         if not answer or answer.about.get("kind") != "repeat":
             return key
-        calls = ToolCall.objects.filter(pk=answer.about["call"], task_id=self.turn.claim.task_id, key=key)
-        call = calls.first()
+        own = ToolCall.objects.filter(task_id=self.turn.claim.task_id, key=key)
+        call = (own | self._acts_before(step)).filter(pk=answer.about["call"]).first()
         if call is None:
             return key
         if is_yes(answer.text):

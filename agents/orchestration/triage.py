@@ -168,12 +168,14 @@ def _guarded(case: Triage, found: Verdict | Outcome) -> Verdict | Outcome:
     is_answered = isinstance(found, UseTool) and found.tool == "answer"
     if not (is_passed_on or is_answered) or not {"read_file", "answer"} <= names:
         return found
-    newest = case.conversation.newest
-    path = file_named(newest.text)
-    if newest.attachments:
+    # Also what was said before a question of ours: the newest message may be no more than the answer to it.
+    requests = case.conversation.requests
+    path = next((named for request in reversed(requests) if (named := file_named(request.text))), "")
+    wanted = "\n\n".join(request.text for request in requests)[:4000]
+    if case.conversation.newest.attachments:
         return found
     try:
-        read_text(path or "")
+        read_text(path)
     except ToolError:
         return _looked_up(case, found)
     reading = StepDraft(f"Read {path}", "read_file", {"path": path})
@@ -181,5 +183,5 @@ def _guarded(case: Triage, found: Verdict | Outcome) -> Verdict | Outcome:
         # Whoever it is passed on to cannot see the files here: the text goes along.
         read = SubPlanDraft("read", f"The text of {path}", "librarian", (reading,))
         return MakePlan((read, replace(found.drafts[0], depends_on=("read",))))
-    steps = (reading, StepDraft(newest.text[:4000]))
-    return MakePlan((SubPlanDraft("answer", newest.text[:4000], "writer", steps),))
+    steps = (reading, StepDraft(wanted))
+    return MakePlan((SubPlanDraft("answer", wanted, "writer", steps),))

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from tasks.content import read_json
@@ -38,6 +39,24 @@ _NO_PATH = re.compile(
 # Names that everybody knows to be files, though they have no extension.
 _WELL_KNOWN = re.compile(r"\b(README|LICEN[CS]E|Makefile|Dockerfile|CHANGELOG|CONTRIBUTING|NOTICE)\b")
 _KNOWN_WORD = re.compile(_WELL_KNOWN.pattern, re.IGNORECASE)
+# Behind what joins two clauses: acts that no looking tool does along the way.
+_MORE = re.compile(
+    r"(?:[,;.!]\s+|\b(?:and|then|but|also|finally|afterwards|next)\b[\s,]+)"
+    r"(?:(?:and|then|also|finally|afterwards|next|after that|please)\b[\s,]+)*"
+    r"(?P<act>(?:translate|convert|compare|count|fix|correct|improve|rewrite|rephrase|proofread|e-?mail|mail|send|post"
+    r"|publish|upload|download|delete|remove|rename|move|copy|edit|change|replace|update|append|add|insert|run|execute"
+    r"|start|stop|restart|deploy|install|commit|push|merge|check|test|verify|review|analy[sz]e|sort|calculate|compute"
+    r"|answer|ask|call|book|order|buy|remind|write|save|store|put|create|make|draw)\b.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+# What a summary may be asked for in other words.
+_TOLD = re.compile(
+    r"(?:[,;.!]\s+|\b(?:and|then)\b[\s,]+)(?:(?:and|then|also|please)\b[\s,]+)*(?P<act>(?:tell|explain|describe)\b.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_JOINED = re.compile(
+    r"(?:[,;&]|\b(?:and|or|plus|with))\s*(?:also\s+)?(?:the\s+)?(?:(?:file|folder)s?\s+)?$", re.IGNORECASE
+)
 _EXPLICIT = re.compile(r"^\s*:tool\s+(?P<name>[\w-]+)\s*(?P<rest>.*)$", re.DOTALL)
 
 
@@ -84,6 +103,30 @@ def path_in(text: str) -> str:
             return found[1].rstrip(".")
     known = _WELL_KNOWN.search(text)
     return known[1] if known else ""
+
+
+def _second_path(text: str) -> str:
+    """A path that is joined to an earlier one by "and" or a comma, or ""."""
+    spans = [found for found in _QUOTED.finditer(text) if looks_like_path(unquote(found[0]).replace(" ", "_"))]
+    spans += [found for found in _PATH.finditer(text) if not _NO_PATH.fullmatch(found[1])]
+    spans += list(_WELL_KNOWN.finditer(text))
+    spans.sort(key=lambda found: (found.start(), -found.end()))
+    for first, found in pairwise(spans):
+        if (
+            found.start() >= first.end()
+            and _JOINED.search(text[first.end() : found.start()])
+            and found[0] != spans[0][0]
+        ):
+            return unquote(found[0])
+    return ""
+
+
+def left_over(text: str, *, is_summary: bool = False) -> str:
+    """What a request wants besides one look at one thing: a second act, or a second path; "" when it wants no more."""
+    text = text[:LOOKED_AT]
+    if found := _MORE.search(_QUOTED.sub("it", text)) or (not is_summary and _TOLD.search(text)):
+        return found["act"].strip(" .!?")
+    return _second_path(text)
 
 
 def looks_like_path(text: str) -> bool:

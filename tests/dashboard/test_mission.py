@@ -6,6 +6,7 @@ from django.db import connection
 from django.utils import timezone
 
 from agents.models import Decision, ToolCall
+from bureau.dashboard import graph
 from bureau.dashboard.plan import read_parts, signature_of
 from tasks.models import Event, SubPlan, Task
 from tasks.results import ArtifactDraft, note, plain, say, stream_chunk
@@ -232,3 +233,10 @@ def test_reading_changes_nothing(as_alice, claim):
     assert (Task.objects.values().get(), Event.objects.count()) == before
     for verb in ("cancel", "messages"):
         assert as_alice.get(f"/missions/{claim.task_id}/{verb}/").status_code == 405
+
+
+@pytest.mark.parametrize(("state", "shown"), [("completed", "researcher"), ("input required", "researc…")])
+def test_state_and_role_fit_into_their_box(state, shown):
+    box = graph.Box(1, "left", "researcher", state, "ask", (), 0, 0, graph.WIDTH)
+    assert box.shown_role == shown
+    assert graph.Box(1, "left", "researcher", state, "ask", (), 0, 0, graph.NARROW_WIDTH).shown_role == "researcher"

@@ -1,14 +1,16 @@
 """What is written together stands or falls together, and what goes out side by side rings for each."""
 
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from agents import budget
+from agents import budget, model_api
 from agents.budget import settled, within_budget
-from agents.exceptions import BudgetExhausted
+from agents.exceptions import BudgetExhausted, ModelError
 from agents.model_api import Ask, Reply
 from agents.models import Budget, Decision, Reservation
 from agents.orchestration import coordinator
@@ -19,6 +21,7 @@ from tasks.delegation import StepDraft, SubPlanDraft
 from tasks.models import Subtask, Task
 from tasks.services import cancel_task
 from tests.orchestration.script import DIAMOND, answer, part, plan, says, triage, writes
+from tests.support import messages_api
 from tests.support.cast import ALICE
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
@@ -72,6 +75,58 @@ def test_a_call_that_is_under_way_counts_at_its_worst(begin, settings, monkeypat
     with settled(turn):
         pass
     assert (Budget.objects.get().calls, Reservation.objects.count()) == (1, 0)
+
+
+def test_what_a_killed_worker_reserved_is_free_when_its_task_has_ended(begin, settings, monkeypatch):
+    settings.BUREAU_BUDGET_CALLS = 2
+    turn = begin("assistant", GOAL)
+    monkeypatch.setattr(budget, "converse", lambda turn, ask: Reply("", "end_turn", ask.model, Usage(1, 1)))
+    with settled(turn):
+        within_budget(turn, ASK)
+    gone = Task.objects.create(
+        **{name: getattr(turn.task, name) for name in ("context", "agent", "owner", "created_at")},
+        **{"parent": turn.task, "root": turn.task, "state": "canceled", "status_at": timezone.now()},
+    )
+    Reservation.objects.create(budget_id=turn.mission_id, task=gone, epoch=1, tokens=10, usd=0)
+    # Its worker may be about to hear of it.
+    with pytest.raises(BudgetExhausted):
+        within_budget(turn, ASK)
+    Task.objects.filter(pk=gone.pk).update(status_at=timezone.now() - timedelta(seconds=settings.BUREAU_LEASE_SECONDS))
+    with settled(turn):
+        within_budget(turn, ASK)
+    assert (Budget.objects.get().calls, Reservation.objects.count()) == (2, 0)
+
+
+def test_a_budget_is_raised_as_far_as_its_columns_reach(begin, settings):
+    settings.BUREAU_BUDGET_TOKENS = 2**31 - 1
+    turn = begin("assistant", GOAL)
+    budget._open(turn.mission_id)
+    budget.raise_budget(turn.mission_id, "m-1")
+    found = Budget.objects.get()
+    assert found.tokens_limit == 2**31 - 2
+    assert found.calls_limit == 2 * settings.BUREAU_BUDGET_CALLS
+
+
+def test_what_is_tried_again_is_within_the_budget_as_well(begin, model, settings, monkeypatch):
+    monkeypatch.setattr(model_api, "FIRST_PAUSE", 0.01)
+    settings.BUREAU_BUDGET_CALLS = 3
+    turn = begin("assistant", GOAL)
+    model.add(
+        messages_api.Reply(status=529, times=2),
+        messages_api.Reply(text="Well."),
+        messages_api.Reply(status=529, times=0),
+    )
+    with settled(turn):
+        assert within_budget(turn, ASK).calls == 3
+    budget_now = Budget.objects.get()
+    assert (budget_now.calls, budget_now.reservations.count()) == (3, 0)
+    with pytest.raises(BudgetExhausted):
+        within_budget(turn, ASK)
+    Budget.objects.update(calls_limit=5)
+    # Two more, of the four that it would have been tried.
+    with pytest.raises(ModelError), settled(turn):
+        within_budget(turn, ASK)
+    assert (Budget.objects.get().calls, len(model.requests), Reservation.objects.count()) == (5, 5, 0)
 
 
 def test_the_next_reservation_settles_the_call_before_it(begin, settings, monkeypatch):

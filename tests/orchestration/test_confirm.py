@@ -52,16 +52,31 @@ class TestRiskyActByRules:
 
     @pytest.mark.parametrize(
         "text",
-        ["Yes, to {}/b.md", "Так, але до {}/b.md", "ok, don't", "yes... no, wait", "Sure I'm not", "так, не треба"],
+        [
+            "Yes, to {}/b.md",
+            "Так, але до {}/b.md",
+            "ok, don't",
+            "yes... no, wait",
+            "Sure I'm not",
+            "так, не треба",
+            "ok, what happens to the file that is there?",
+            "Repeat the question, please",
+            "sure, once I have a copy",
+        ],
     )
     def test_what_only_begins_like_a_yes_is_none(self, settle, project, mission, text):
         assert asks(settle(text.format(project), task=mission.pk))["kind"] == "confirm"
         assert not ToolCall.objects.exists()
         assert not list(project.glob("[ab].md"))
 
-    @pytest.mark.parametrize("text", ["Yes.", "ok, go ahead!", "Так, будь ласка.", "y", "Sure, do it now please"])
+    @pytest.mark.parametrize("text", ["Yes.", "ok, go ahead!", "Так, будь ласка.", "y", "Sure, do it at once please"])
     def test_a_yes_in_other_words_is_one(self, settle, mission, text):
         assert settle(text, task=mission.pk).state == "completed"
+
+    @pytest.mark.parametrize("text", ["No problem, go ahead", "no objections"])
+    def test_what_only_begins_like_a_no_is_none(self, settle, mission, text):
+        assert asks(settle(text, task=mission.pk))["kind"] == "confirm"
+        assert not ToolCall.objects.exists()
 
     def test_what_is_neither_is_asked_again(self, settle, project, mission):
         again = settle("What would that be good for?", task=mission.pk)

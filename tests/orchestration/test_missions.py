@@ -3,7 +3,10 @@
 import pytest
 
 from agents import runtime
+from agents.budget import CLOSED, QUESTION
+from agents.exceptions import Stopped
 from agents.models import Budget, Decision, ToolCall
+from agents.orchestration.coordinator import Coordinator
 from directory.models import Agent
 from tasks.content import Incoming
 from tasks.models import SubPlan, Subtask, Task
@@ -257,6 +260,66 @@ def test_a_budget_that_runs_out_may_end_the_mission(settle, model, settings, wor
     if state == "completed":
         assert "The budget of the mission was used up".lower() in text_of(mission).lower()
         assert set(mission.children.values_list("state", flat=True)) <= {"completed", "canceled"}
+
+
+def test_one_budget_is_one_question_however_many_wait_for_it(settle, model, settings):
+    settings.BUREAU_BUDGET_CALLS, settings.BUREAU_CONFIRM_SHARE = 2, 0
+    planned(model, part("facts"), part("maps"))
+    mission = settle(GOAL)
+    assert set(mission.children.values_list("state", flat=True)) == {"input-required"}
+    assert said(mission) == f"The mission may call the model 2 times, and has.\n{QUESTION}"
+
+
+def test_what_ends_before_it_has_begun_says_why(settle, model, settings):
+    settings.BUREAU_BUDGET_TOKENS = 1000
+    mission = settle(GOAL)
+    assert "may take 1,000 tokens" in said(mission)
+    mission = settle("finish with what there is", task=mission.pk)
+    assert (mission.state, said(mission)) == ("failed", CLOSED)
+    assert model.requests == []
+    assert set(Decision.objects.values_list("error", flat=True)) == {f"budget: {CLOSED}"}
+
+
+def test_what_is_too_little_for_a_first_call_can_be_raised(settle, model, settings):
+    settings.BUREAU_BUDGET_TOKENS = 1000
+    mission = settle(GOAL)
+    for limit in (2000, 4000):
+        mission = settle("raise", task=mission.pk)
+        assert f"may take {limit:,} tokens" in said(mission)
+        assert model.requests == []
+
+
+@pytest.mark.parametrize("words", ["Don't stop, raise it", "raise it, or stop", "no idea", "never finish it"])
+def test_what_is_unclear_about_the_budget_is_asked_again(settle, model, settings, words):
+    settings.BUREAU_BUDGET_CALLS, settings.BUREAU_CONFIRM_SHARE = 3, 0
+    planned(model, part("facts"), part("maps"))
+    model.add(writes("facts"), writes("maps"), answer())
+    mission = settle(GOAL)
+    mission = settle(words, task=mission.pk)
+    assert (mission.state, said(mission)) == ("input-required", QUESTION)
+    budget = Budget.objects.get(pk=mission.pk)
+    assert (budget.calls_limit, budget.is_closed, len(model.requests)) == (3, False, 3)
+    assert settle("raise it, no hurry", task=mission.pk).state == "completed"
+
+
+def test_a_worker_that_dies_while_it_ends_a_mission_leaves_nothing_at_work(settle, model, settings, monkeypatch):
+    """It had dropped what was left, and canceled none of it yet."""
+    settings.BUREAU_BUDGET_CALLS, settings.BUREAU_CONFIRM_SHARE = 3, 0
+    planned(model, part("facts"), part("maps"))
+    model.add(writes("facts"), writes("maps"))
+    mission = settle(GOAL)
+    cancel, died = Coordinator._cancel, []
+
+    def dies_once(self, plan):
+        if not died:
+            died.append(plan)
+            raise Stopped
+        cancel(self, plan)
+
+    monkeypatch.setattr(Coordinator, "_cancel", dies_once)
+    mission = settle("finish", task=mission.pk)
+    assert (len(died), mission.state) == (1, "completed")
+    assert set(mission.children.values_list("state", flat=True)) == {"completed", "canceled"}
 
 
 def test_cancel_stops_every_leg(settle, model):

@@ -244,9 +244,22 @@ def test_a_failure_that_is_asked_about_holds_nothing_back(settle, model):
     mission = settle(GOAL)
     assert (mission.state, mission.status_message["metadata"]["asks"]["kind"]) == ("input-required", "recover")
     assert of("atlas").state == "completed"
+    question = mission.status_message["metadata"]["asks"]
+    mission = settle("Don't leave it out, try it again", task=mission.pk)
+    assert (mission.state, mission.status_message["metadata"]["asks"]) == ("input-required", question)
+    assert SubPlan.objects.filter(is_dropped=False, attempt=0).count() == 3
     model.add(writes("facts"))
     mission = settle("Try again", task=mission.pk)
     assert mission.state == "completed"
+
+
+@pytest.mark.parametrize("words", ["skip it", "Leave this part out", "no"])
+def test_a_part_that_failed_may_be_left_out(settle, model, words):
+    planned(model, part("facts"), part("maps"))
+    model.add(writes("facts", status=401), writes("maps"), answer())
+    mission = settle(words, task=settle(GOAL).pk)
+    assert mission.state == "completed"
+    assert [(one.key, one.attempt) for one in SubPlan.objects.filter(is_dropped=True)] == [("facts", 0)]
 
 
 @pytest.mark.parametrize("fault", [{"status": 400}, {"fault": "hang"}, {"text": "no json"}, {"stop_reason": "refusal"}])

@@ -2,8 +2,12 @@
 
 import pytest
 
+from agents import runtime
+from agents.exceptions import Stopped
 from agents.models import Decision, ToolCall
+from agents.orchestration import evidence
 from agents.orchestration.allocation import dismiss_left
+from agents.tools.write_file import WriteFile
 from directory.models import Agent
 from tasks.models import SubPlan, Subtask, Task
 from tasks.services import cancel_task
@@ -48,6 +52,19 @@ def test_another_tool_may_do_it(settle, model, project):
     assert settle(GOAL).state == "completed"
     assert Subtask.objects.get(position=1).tool == "list_files"
     assert "main.py" in next(prompt for prompt in model.prompts if "Work on facts" in prompt and "You do one" in prompt)
+
+
+@pytest.mark.parametrize("strategy", ["retry", "retry_modified"])
+def test_no_model_tries_it_more_often_than_it_may_be(settle, model, settings, strategy):
+    settings.BUREAU_SUB_PLAN_ATTEMPTS = 2
+    planned(model, part("facts"))
+    model.add(writes("facts", status=400, times=0), says("recover", {"strategy": strategy, "hint": "Now!"}, times=5))
+    mission = settle(GOAL)
+    assert (mission.state, mission.children.count()) == ("failed", 2)
+    first, last = Decision.objects.filter(point="recover").order_by("id")
+    assert (first.choice["strategy"], first.is_fallback) == (strategy, False)
+    assert (last.choice["strategy"], last.is_fallback) == ("abandon", True)
+    assert last.error == "invalid: It was tried 2 times, which is the most."
 
 
 def test_a_tool_that_is_none_is_no_answer(settle, model, project):
@@ -146,3 +163,58 @@ def test_what_is_here_is_not_answered_from_memory(settle, model, project, text):
     assert mission.state == "completed"
     assert ToolCall.objects.get().tool == "list_files"
     assert Task.objects.filter(parent=mission).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "reply"), [("What does main.py print?", "in one sentence"), ("What does it print?", "main.py")]
+)
+def test_a_file_is_looked_at_whichever_message_names_it(settle, model, project, request_, reply):
+    model.add(triage(is_clear=False, question="How exactly?"), triage(), says("step", text="Hello."), answer("Hello."))
+    mission = settle(request_)
+    assert mission.state == "input-required"
+    assert settle(reply, task=mission.pk).state == "completed"
+    call = ToolCall.objects.get()
+    assert (call.tool, call.params["path"]) == ("read_file", "main.py")
+    prompt = next(prompt for prompt in model.prompts if "You do one step" in prompt)
+    assert request_ in prompt.rpartition("The step to do:")[2]
+
+
+def test_what_the_coordinator_would_have_to_ask_about_is_given_out(settle, model, project, monkeypatch):
+    """Nothing shows beforehand that a part will miss something: here, what it builds upon has delivered no word."""
+    monkeypatch.setattr(evidence, "sub_plan_text", lambda turn, plan: "")
+    facts = part("facts", step("Look", "list_files"))
+    planned(model, facts, part("more", step("Read it", "read_file", path="{{facts}}"), needs=("facts",)))
+    mission = settle(GOAL)
+    assert (mission.state, mission.children.get().state) == ("input-required", "input-required")
+    assert "Which file should I read?" in mission.status_message["parts"][0]["text"]
+    model.add(says("follow-up", {"decision": "handle"}), answer())
+    assert settle("main.py", task=mission.pk).state == "completed"
+    assert ToolCall.objects.get(tool="read_file").params["path"] == "main.py"
+
+
+@pytest.mark.parametrize(("word", "state", "acts"), [("yes", "completed", 2), ("no", "failed", 1)])
+def test_another_attempt_does_not_repeat_what_may_have_happened(settle, model, monkeypatch, word, state, acts):
+    """A worker died in the act; the part was canceled while it asked; the model would try it again."""
+    run, begun = WriteFile.run, []
+
+    def dies_first(self, turn, params):
+        begun.append(params)
+        if len(begun) == 1:
+            raise Stopped
+        return run(self, turn, params)
+
+    monkeypatch.setattr(WriteFile, "is_repeatable", False)
+    monkeypatch.setattr(WriteFile, "run", dies_first)
+    planned(model, part("facts", step("Save it", "write_file", path="a.md", text="A"), step("Work on facts")))
+    mission = settle(GOAL)
+    assert "Shall I run write_file again?" in mission.status_message["parts"][0]["text"]
+    model.add(says("recover", {"strategy": "retry"}))
+    cancel_task(ALICE, mission.children.get().pk)
+    runtime.drain("default")
+    mission.refresh_from_db()
+    assert (mission.state, len(begun), mission.children.count()) == ("input-required", 1, 2)
+    assert "Shall I run write_file again?" in mission.status_message["parts"][0]["text"]
+    model.add(says("recover", {"strategy": "abandon"}), writes("facts"), answer())
+    assert settle(word, task=mission.pk).state == state
+    assert len(begun) == acts
+    assert not ToolCall.objects.filter(state="started").exists()

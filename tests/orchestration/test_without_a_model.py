@@ -26,12 +26,16 @@ def plan_of(text: str) -> list[list[str]]:
         ("read a.md, read b.md, and save everything to all.txt", [["read_file", "read_file", "write_file"]]),
         ("Please save the list of files to files.txt", [["list_files", "write_file"]]),
         ("read README.md and summarise it", [["read_file", "summarize"]]),
+        ("Summarise README.md in three sentences and save it as s.md", [["summarize", "write_file"]]),
+        ("read README.md and put the summary in s.md", [["read_file", "summarize", "write_file"]]),
         # One act, or a clause that the rules do not know: no plan.
         ("summarise README.md", []),
         ("list files in docs and templates", []),
         ("echo one, then list files", []),
         ("What is the capital of France, and write a poem to x.md", []),
         ("Read README.md and translate it into German", []),
+        ("Read README.md, translate it into German and write it to de.md", []),
+        ("summarise a.md and b.md and write both to both.md", []),
     ],
 )
 def test_a_request_read_by_its_clauses(text, plan):
@@ -48,6 +52,25 @@ def test_it_becomes_a_plan_and_ends_with_the_file(settle, project):
     assert "main.py  15 bytes" in artifact.parts[0]["text"]
     assert artifact.parts[1]["filename"] == "summary.md"
     assert set(Decision.objects.values_list("brain", flat=True)) == {"rules"}
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Read README.md, translate it into German and write it to de.md", "translate it into German and write it to"),
+        ("Summarise README.md and e-mail it to Bob", "e-mail it to Bob"),
+        ("Read main.py and tell me what it prints", "tell me what it prints"),
+        ("List the files, count them, and save the number", "count them, and save the number"),
+        ("Summarise README.md and main.py", "main.py"),
+        ("Show me “README.md” and the file main.py", "main.py"),
+    ],
+)
+def test_half_of_a_request_is_not_done_as_if_it_were_all(settle, project, text, left):
+    mission = settle(text)
+    assert mission.state == "rejected"
+    assert f"and this not: “{left}" in mission.status_message["parts"][0]["text"]
+    assert not ToolCall.objects.exists()
+    assert not (project / "output").exists()
 
 
 def test_a_trivial_sub_plan_stays_with_the_coordinator(settle):

@@ -13,6 +13,8 @@ from tasks.models import SubPlan, Subtask, Task
 WIDTH, HEIGHT, ACROSS, DOWN = 196, 64, 52, 16
 # Where the boxes stand one below the other, lines run beside them, a lane for each sub-plan that others need.
 LANE, NARROW_WIDTH = 14, 260
+# Of the line with state and role: where it begins, and how wide a letter is on the average.
+INDENT, LETTER = 16, 7
 
 TONES = {
     "completed": "good",
@@ -42,6 +44,12 @@ class Box:
     @property
     def middle(self) -> int:
         return self.y + HEIGHT // 2
+
+    @property
+    def shown_role(self) -> str:
+        """The role, as much of it as there is room for beside the state."""
+        room = (self.width - INDENT) // LETTER - len(f"{self.state} · ")
+        return self.role if len(self.role) <= room else f"{self.role[: max(room - 1, 1)]}…"
 
     @property
     def label(self) -> str:
