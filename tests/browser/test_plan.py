@@ -36,8 +36,7 @@ def mission(seeded, model, worker_process, alice):
 
 
 def go_on(model):
-    model.reset()
-    model.add(*(writes(key) for key in KEYS), answer("The report on bees."))
+    model.reset(*(writes(key) for key in KEYS), answer("The report on bees."))
 
 
 def box(page, key, size="wide"):

@@ -38,8 +38,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from uvicorn.server import ServerState
 
-from tests.support.waiting import PATIENCE
-
 T = TypeVar("T")
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
@@ -57,7 +55,7 @@ class _Loop(threading.Thread):
         self.loop.run_forever()
 
     def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)
 
 
 _loop: _Loop | None = None
