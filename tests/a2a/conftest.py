@@ -11,10 +11,18 @@ from typing import Any
 
 import pytest
 import uvicorn
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 
 from tests.a2a.peer import Peer
 from tests.support.servers import answers_http
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that names no time would wait five seconds, which a busy machine may take."""
+    for name in ("connect", "read", "write", "pool"):
+        monkeypatch.setattr(DEFAULT_TIMEOUT_CONFIG, name, PATIENCE)
 
 
 @pytest.fixture(scope="session")
