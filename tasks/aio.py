@@ -68,10 +68,11 @@ def close_pool() -> None:
         pool, _pool = _pool, None
     if pool is None:
         return
+    # Each takes a thread and holds it until all have one. Whatever they are still at, the end of the pool waits for it.
     barrier = threading.Barrier(pool._max_workers)
 
     def close() -> None:
-        barrier.wait(5)
+        barrier.wait()
         connection.close()
 
     for done in [pool.submit(close) for _ in range(pool._max_workers)]:

@@ -28,6 +28,8 @@ STOP = "stop"
 SETTLED = "!"
 # While Redis is away every publish would wait for its timeout; after a failure leave it alone a moment.
 PAUSE_SECONDS = 1.0
+# Short enough for a request to survive its absence.
+TIMEOUT_SECONDS = 1.0
 # Between two questions whether the other side is still there.
 PING_SECONDS = 15.0
 PING = b"*1\r\n$4\r\nPING\r\n"
@@ -38,7 +40,7 @@ _away_until = 0.0
 
 
 def client() -> "redis.Redis":
-    """The process's Redis client, with timeouts short enough for a request to survive its absence."""
+    """The process's Redis client."""
     url = settings.REDIS_URL
     known = _clients.get(url)
     if known is None:
@@ -47,8 +49,8 @@ def client() -> "redis.Redis":
                 url,
                 redis.Redis.from_url(
                     url,
-                    socket_timeout=1,
-                    socket_connect_timeout=1,
+                    socket_timeout=TIMEOUT_SECONDS,
+                    socket_connect_timeout=TIMEOUT_SECONDS,
                     # A connection that the server closed is worth a second try; a server that is stuck is not.
                     retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
                     health_check_interval=30,

@@ -20,6 +20,7 @@ import django
 import pytest
 
 from tests.support.servers import Running, answers_http, free_port, postgresql, start, wait_ready
+from tests.support.waiting import PATIENCE
 
 # Settings are read once, when Django starts: everything they need is decided here, before that.
 DATA = Path(tempfile.mkdtemp(prefix="bureau-test-"))
@@ -124,11 +125,16 @@ def valkey_server() -> Iterator[str]:
     from django.conf import settings
 
     from bureau import embedded
+    from tasks import wakeups
 
-    command = embedded.valkey_command(DATA, settings.BUREAU_VALKEY_SOCKET)
+    # Nothing of it has to survive, so it never waits for a disk; and this process never believes that it is away.
+    command = [*embedded.valkey_command(DATA, settings.BUREAU_VALKEY_SOCKET), "--appendonly", "no"]
     running = start(command, DATA, os.environ, "valkey")
     wait_ready(running, lambda: not embedded.answers(settings.REDIS_URL), "Valkey")
-    yield settings.REDIS_URL
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wakeups, "TIMEOUT_SECONDS", PATIENCE)
+        patch.setattr(wakeups, "_clients", {})
+        yield settings.REDIS_URL
     running.stop()
 
 

@@ -123,7 +123,8 @@ def answers(url: str, timeout: float = 1.0) -> str:
 
 def end_leftover(url: str) -> None:
     """End a Valkey of this data folder that outlived its `up`. Only for the holder of the folder's lock."""
-    client = redis.Redis.from_url(url, socket_timeout=2, retry=Retry(NoBackoff(), 0))
+    # It writes down what it has first, and at its very end removes the socket: by then ours must not be there yet.
+    client = redis.Redis.from_url(url, socket_timeout=30, retry=Retry(NoBackoff(), 0))
     with client, contextlib.suppress(redis.RedisError, OSError):
         client.shutdown(nosave=True)
 

@@ -15,6 +15,8 @@ from bureau.liveness import is_any_worker_alive
 from bureau.supervisor import PartFailed, Supervisor
 
 LOOK_SECONDS = 2.0
+# Whoever holds the folder may be filling it first, which a busy machine takes its time for.
+QUEUE_SECONDS = 120.0
 
 
 class OnDemand:
@@ -89,8 +91,10 @@ class OnDemand:
 
     def _take_folder(self) -> bool:
         if not self._holds_folder:
-            holding = embedded.hold(settings.BUREAU_DATA, "manage.py ask")
-            self._holds_folder = self._stack.enter_context(holding)
+            with contextlib.ExitStack() as trying:
+                self._holds_folder = trying.enter_context(embedded.hold(settings.BUREAU_DATA, "manage.py ask"))
+                if self._holds_folder:
+                    self._stack.enter_context(trying.pop_all())
         return self._holds_folder
 
     def _needs_queue(self) -> bool:
@@ -105,7 +109,7 @@ class OnDemand:
 
     def _wait_for_queue(self) -> None:
         """Somebody else is starting, or running, what this folder needs."""
-        deadline = time.monotonic() + parts.START_SECONDS
+        deadline = time.monotonic() + QUEUE_SECONDS
         while embedded.answers(settings.REDIS_URL):
             if self._needs_queue():
                 self._start_queue()

@@ -17,7 +17,7 @@ from bureau.embedded import EmbeddedError, answers, end_leftover, valkey_command
 from bureau.supervisor import Part, describe_ending
 
 MANAGE = settings.BASE_DIR / "manage.py"
-START_SECONDS = 15.0
+START_SECONDS = 60.0
 
 
 def manage(command: str, *arguments: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,23 +11,37 @@ from typing import Any
 
 import pytest
 import uvicorn
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 
 from tests.a2a.peer import Peer
-from tests.support.servers import answers_http, free_port
-from tests.support.waiting import wait_until
+from tests.support.servers import answers_http
+from tests.support.waiting import PATIENCE, wait_until
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that names no time would wait five seconds, which a busy machine may take."""
+    for name in ("connect", "read", "write", "pool"):
+        monkeypatch.setattr(DEFAULT_TIMEOUT_CONFIG, name, PATIENCE)
 
 
 @pytest.fixture(scope="session")
 def _server(django_db_setup: None, valkey_server: str) -> Iterator[str]:
     """The ASGI application on uvicorn, in a thread, so that tests can change settings under it."""
-    port = free_port()
+    listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
     config = uvicorn.Config(
-        "bureau.asgi:application", port=port, lifespan="off", ws="none", log_config=None, access_log=False
+        "bureau.asgi:application",
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        # Longer than a client keeps a connection: it never asks on one that is just being closed.
+        timeout_keep_alive=600,
     )
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, name="web")
+    thread = threading.Thread(target=server.run, args=[[listener]], name="web")
     thread.start()
-    url = f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     wait_until(lambda: answers_http(f"{url}/healthz"), what="the web server")
     yield url
     server.should_exit = server.force_exit = True

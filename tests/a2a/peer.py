@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
+
+from tests.support.waiting import PATIENCE, wait_until
 
 _numbers = itertools.count(1)
 
@@ -21,7 +24,7 @@ class Peer:
         headers = {"A2A-Version": version} if version else {}
         if key:
             headers["Authorization"] = f"Bearer {key}"
-        self.http = httpx.Client(base_url=url, headers=headers, timeout=90)
+        self.http = httpx.Client(base_url=url, headers=headers, timeout=PATIENCE)
 
     def close(self) -> None:
         self.http.close()
@@ -65,6 +68,15 @@ class Peer:
         """SendMessage that does not wait."""
         configuration = {"returnImmediately": True, **fields.pop("configuration", {})}
         return self.send(*parts, configuration=configuration, **fields)
+
+    def send_and_go(self, params: dict[str, Any], is_there: Callable[[], object]) -> None:
+        """SendMessage of a caller that hangs up as soon as `is_there()`: what it sent has come in, nothing is back."""
+        request = self.http.build_request("POST", self.path, json=envelope("SendMessage", params))
+        lines = [f"POST {self.path} HTTP/1.1", *(f"{name}: {value}" for name, value in request.headers.items()), "", ""]
+        address = (request.url.host, request.url.port)
+        with socket.create_connection(address, timeout=PATIENCE) as connection:
+            connection.sendall("\r\n".join(lines).encode() + request.content)
+            wait_until(is_there)
 
     @contextlib.contextmanager
     def stream(self, method: str, params: Any, headers: dict[str, str] | None = None) -> Iterator[Stream]:

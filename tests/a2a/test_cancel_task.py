@@ -8,6 +8,7 @@ from tasks.exceptions import Superseded
 from tasks.models import Task
 from tasks.results import finish, plain
 from tests.support.cast import snapshot
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.both_databases
 
@@ -25,7 +26,7 @@ def test_it_ends_the_wait_of_the_sender(alice, take, meanwhile):
     claim = take()
     alice.result("CancelTask", {"id": str(claim.task_id)})
 
-    assert waiting.result(10)["status"]["state"] == "TASK_STATE_CANCELED"
+    assert waiting.result(PATIENCE)["status"]["state"] == "TASK_STATE_CANCELED"
     with pytest.raises(Superseded):
         finish(claim, Task.State.COMPLETED)
 

@@ -215,12 +215,10 @@ def test_wrong_types(alice, as_peer, params):
 
 def test_a_declared_length_that_is_too_large_is_not_read(alice, url, settings):
     settings.BUREAU_MAX_BODY_BYTES = settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 2000
-    host, port = url.removeprefix("http://").split(":")
+    host = httpx.URL(url).host
     key = alice.http.headers["authorization"]
-    with socket.create_connection((host, int(port)), timeout=90) as connection:
-        head = f"POST /a2a/ HTTP/1.1\r\nHost: {host}\r\nAuthorization: {key}\r\nContent-Type: application/json\r\n"
-        connection.sendall(f"{head}Content-Length: 1000000000\r\n\r\n".encode() + b"x" * 100)
-        reply = connection.recv(65536).decode()
+    head = f"POST /a2a/ HTTP/1.1\r\nHost: {host}\r\nAuthorization: {key}\r\nContent-Type: application/json\r\n"
+    reply = exchange(url, f"{head}Content-Length: 1000000000\r\n\r\n{'x' * 100}".encode(), ends=False)
 
     assert reply.startswith("HTTP/1.1 200")
     assert '"code":-32600' in reply

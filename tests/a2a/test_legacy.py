@@ -8,7 +8,7 @@ import pytest
 from tasks.models import Message, Task
 from tasks.results import plain
 from tests.a2a.peer import envelope
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.both_databases
 
@@ -69,11 +69,14 @@ def test_the_same_id_again_is_a_follow_up(old, take, meanwhile):
 
     asked = meanwhile(old.result, "tasks/send", params())
     finish(take(), Task.State.INPUT_REQUIRED, message=plain("Which one?"))
-    assert asked.result(20)["status"]["message"] == {"role": "agent", "parts": [{"type": "text", "text": "Which one?"}]}
+    assert asked.result(PATIENCE)["status"]["message"] == {
+        "role": "agent",
+        "parts": [{"type": "text", "text": "Which one?"}],
+    }
 
     answered = meanwhile(old.result, "tasks/send", params("That one"))
     finish(take(), Task.State.COMPLETED, message=plain("Thanks."))
-    assert answered.result(20)["status"]["state"] == "completed"
+    assert answered.result(PATIENCE)["status"]["state"] == "completed"
     assert (Task.objects.count(), Message.objects.filter(role="user").count()) == (1, 2)
     assert old.error("tasks/send", params("More"))["code"] == -32004
 
@@ -171,5 +174,5 @@ def test_the_loser_of_two_first_messages_becomes_a_follow_up(old, monkeypatch, t
     wait_until(lambda: Message.objects.filter(role="user").count() == 2, what="the follow-up")
     finish(claim, Task.State.FAILED, message=plain("Enough."), even_unread=True)
 
-    assert first.result(20)["status"]["state"] == second.result(20)["status"]["state"] == "failed"
+    assert first.result(PATIENCE)["status"]["state"] == second.result(PATIENCE)["status"]["state"] == "failed"
     assert (Task.objects.count(), len(looks)) == (1, 2)

@@ -7,6 +7,7 @@ import pytest
 from tasks.models import Context, Message, StoredFile, Task
 from tasks.results import ArtifactDraft, finish, plain
 from tests.a2a.peer import message, texts
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.both_databases
 
@@ -32,7 +33,7 @@ def test_it_returns_when_the_agent_asks(alice, take, meanwhile):
     answer = meanwhile(alice.send, "Book a flight")
     finish(take(), Task.State.INPUT_REQUIRED, message=plain("Where to?"))
 
-    task = answer.result(10)
+    task = answer.result(PATIENCE)
     assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     assert task["status"]["message"]["parts"] == [{"text": "Where to?"}]
     assert task["status"]["message"]["role"] == "ROLE_AGENT"
@@ -46,7 +47,7 @@ def test_a_follow_up_waits_for_what_comes_of_it(alice, take, meanwhile):
     assert not answer.done()
     finish(claim, Task.State.COMPLETED, artifacts=[ArtifactDraft("ticket", [{"text": "Rome"}])])
 
-    task = answer.result(10)
+    task = answer.result(PATIENCE)
     assert task["id"] == asked["id"]
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert [each["parts"][0]["text"] for each in task["history"]] == ["Book a flight", "Where to?", "Rome"]

@@ -12,6 +12,7 @@ from directory.models import Agent
 from tasks.models import Task
 from tests.a2a.peer import Peer, envelope, message
 from tests.support.remote_agents import remote_agent
+from tests.support.waiting import PATIENCE
 
 ISSUER = "https://issuer.example.org"
 AUDIENCE = "bureau"
@@ -24,7 +25,9 @@ def published(key, kid="k1"):
 
 
 @pytest.fixture
-def issuer(settings):
+def issuer(settings, monkeypatch):
+    for name in ("WAIT_SECONDS", "PAUSE_SECONDS"):
+        monkeypatch.setattr(f"bureau.a2a.tokens.{name}", 10 * PATIENCE)
     settings.BUREAU_JWT_ISSUER = ISSUER
     settings.BUREAU_JWT_AUDIENCE = AUDIENCE
     settings.BUREAU_OUTBOUND_ALLOW = ("127.0.0.0/8",)
@@ -38,7 +41,13 @@ def issuer(settings):
 
 
 def token(key=KEY, kid="k1", algorithm="RS256", **claims):
-    given = {"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": time.time() + 60, "scope": "send read cancel"}
+    given = {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": "alice",
+        "exp": time.time() + 10 * PATIENCE,
+        "scope": "send read cancel",
+    }
     given = {name: value for name, value in (given | claims).items() if value is not None}
     return jwt.encode(given, key, algorithm=algorithm, headers={"kid": kid})
 
@@ -74,7 +83,7 @@ def test_the_subject_owns_what_it_sends(bearer):
     [
         {"exp": time.time() - 3600},
         {"exp": None},
-        {"nbf": time.time() + 3600},
+        {"nbf": time.time() + 100_000},
         {"aud": "another"},
         {"aud": None},
         {"iss": "https://another.example.org"},

@@ -38,7 +38,7 @@ def browser(chromium: str) -> Iterator[Browser]:
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         expect.set_options(timeout=PATIENCE_MS)
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+            browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS), timeout=3 * PATIENCE_MS)
             yield browser
             browser.close()
 

@@ -31,13 +31,12 @@ def mission(seeded, model, worker_process, alice):
     sent = send_message(
         Caller.from_user(alice), Agent.objects.get(slug="assistant"), Incoming.from_text("Write a report on bees")
     )
-    wait_until(lambda: len(model.requests) == 6, 30, "three calls at once")
+    wait_until(lambda: len(model.requests) == 6, what="three calls at once")
     return Task.objects.get(pk=sent.task_id)
 
 
 def go_on(model):
-    model.reset()
-    model.add(*(writes(key) for key in KEYS), answer("The report on bees."))
+    model.reset(*(writes(key) for key in KEYS), answer("The report on bees."))
 
 
 def box(page, key, size="wide"):
@@ -98,9 +97,14 @@ def test_an_answer_to_a_plan_that_was_replaced_meanwhile_is_dropped(open_page, a
     page.route("**/parts/?seen=*", hold)
     with page.expect_request("**/parts/?seen=*"):
         pass
+    while not late:
+        page.wait_for_timeout(10)
+    # The number of open questions is asked for on every page, too, and answered in between.
     page.evaluate("""() => {
-        window.isSwapped = new Promise((tell) => document.addEventListener(
-            "htmx:beforeSwap", (event) => setTimeout(() => tell(event.detail.shouldSwap), 0)));
+        window.isSwapped = new Promise((tell) => document.addEventListener("htmx:beforeSwap", (event) => {
+            if (event.detail.pathInfo.requestPath.includes("/parts/"))
+                setTimeout(() => tell(event.detail.shouldSwap), 0);
+        }));
         const parts = document.querySelector("#parts");
         parts.innerHTML = parts.innerHTML;
     }""")

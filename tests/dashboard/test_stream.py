@@ -14,6 +14,7 @@ from django.test import Client
 from tasks.aio import in_db
 from tasks.results import plain, say, stream_chunk
 from tests.support.people import end
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
@@ -124,7 +125,7 @@ async def test_a_hundred_open_streams_hold_no_thread(browser, web, as_alice, cla
 
 async def _settled(measure) -> int:
     """The smallest of the numbers over a moment: threads that are let go take one to end."""
-    deadline = asyncio.get_running_loop().time() + 30
+    deadline = asyncio.get_running_loop().time() + PATIENCE
     least = measure()
     while asyncio.get_running_loop().time() < deadline and least >= 30:
         await asyncio.sleep(0.05)

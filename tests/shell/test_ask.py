@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 
 import psutil
 import pytest
@@ -182,13 +181,26 @@ def test_text_that_starts_again_says_so(alice, sent, capsys):
     assert capsys.readouterr() == ("Lost\nKept\n", "(answer starts again.)\n")
 
 
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Ctrl-C comes while it watches. A moment earlier it would end the whole test run."""
+
+    async def watch(*arguments):
+        asyncio.get_running_loop().call_later(0.1, os.kill, os.getpid(), signal.SIGINT)
+        await begin(*arguments)
+
+    begin = ask._watch
+    monkeypatch.setattr(ask, "_watch", watch)
+
+
+@pytest.mark.usefixtures("interrupted")
 def test_ctrl_c_cancels_the_task(alice, sent, capsys):
-    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
     assert follow(alice, sent) == 5
     assert fetch_task(alice, sent.task_id).state == Task.State.CANCELED
     assert capsys.readouterr() == ("", "\nCanceled.\n")
 
 
+@pytest.mark.usefixtures("interrupted")
 def test_ctrl_c_loses_to_completion(alice, sent, monkeypatch):
     def complete_first(*arguments):
         results.finish(claims.claim_next("default", "worker"), "completed")
@@ -196,7 +208,6 @@ def test_ctrl_c_loses_to_completion(alice, sent, monkeypatch):
 
     cancel_task = ask.cancel_task
     monkeypatch.setattr(ask, "cancel_task", complete_first)
-    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
     assert follow(alice, sent) == 0
 
 

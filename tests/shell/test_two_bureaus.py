@@ -50,7 +50,7 @@ def bureaus(tmp_path):
 
 def ask(bureau, slug, text, *more):
     """The task that a stranger's message to an agent comes to, and the exit status's meaning."""
-    arguments = ("send", f"{bureau.url}/a2a/{slug}/", text, "--json", "--seconds", "50", *more)
+    arguments = ("send", f"{bureau.url}/a2a/{slug}/", text, "--json", "--seconds", "150", *more)
     return json.loads(bureau.manage(*arguments, codes=(0, 2, 3, 4)))
 
 

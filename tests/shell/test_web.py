@@ -8,7 +8,6 @@ import urllib.request
 import pytest
 
 from tests.shell.support import manage
-from tests.support.servers import free_port
 
 pytestmark = pytest.mark.both_databases
 
@@ -39,8 +38,8 @@ def test_it_serves_static_files(web_process):
 
 
 def test_it_names_the_port_that_is_taken(env):
-    port = free_port()
-    with socket.create_server(("127.0.0.1", port)):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         result = manage("web", "--port", str(port), env=env)
     assert result.returncode == 1
     assert f"Port {port} on 127.0.0.1 cannot be used" in result.stderr

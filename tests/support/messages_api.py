@@ -39,6 +39,8 @@ ERROR_TYPES = {
 # What the API refuses in a schema; the SDK moves such limits into descriptions.
 UNKNOWN_IN_SCHEMAS = ("minimum", "maximum", "minLength", "maxLength", "multipleOf", "maxItems", "pattern", "oneOf")
 CHUNK = 24
+# Who hangs does so for longer than any test takes.
+HANG_SECONDS = 900
 
 
 @dataclass
@@ -93,12 +95,12 @@ class MessagesApi:
         with self._lock:
             self.script += replies
 
-    def reset(self) -> None:
-        """Forget script and requests, and let go of whoever hangs."""
-        self.released.set()
+    def reset(self, *replies: Reply) -> None:
+        """Forget script and requests, and let go of whoever hangs: to ask again, and be given these."""
         with self._lock:
-            self.script, self.requests, self.headers = [], [], []
-            self.released = threading.Event()
+            self.script, self.requests, self.headers = list(replies), [], []
+            released, self.released = self.released, threading.Event()
+        released.set()
 
     def next_reply(self, body: dict[str, Any], headers: dict[str, str]) -> Reply:
         with self._lock:
@@ -251,6 +253,8 @@ class _Handler(BaseHTTPRequestHandler):
         if problem := problem_with(body, headers):
             self.server.api.requests.append(body)
             return self._error(*problem)
+        # Before the reply: who is let go of in between does not hang.
+        self._released = self.server.api.released
         reply = self.server.api.next_reply(body, headers)
         if reply.delay:
             time.sleep(reply.delay)
@@ -258,7 +262,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _give(self, reply: Reply, body: dict[str, Any]) -> None:
         if reply.fault == "hang":
-            self.server.api.released.wait(60)
+            self._released.wait(HANG_SECONDS)
             self.close_connection = True
         elif reply.fault == "disconnect":
             self._hang_up()
@@ -295,7 +299,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _break_off(self, fault: str) -> None:
         if fault == "hang_midway":
-            self.server.api.released.wait(60)
+            self._released.wait(HANG_SECONDS)
         elif fault == "overloaded_midway":
             error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
             self._chunk(f"event: error\ndata: {json.dumps(error)}\n\n")

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.waiting import PATIENCE
+
 
 @dataclass
 class Received:
@@ -53,7 +55,7 @@ def receiver() -> Iterator[Receiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             found.received.append(Received(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
-            found.go_on.wait(20)
+            found.go_on.wait(PATIENCE)
             status = found.answers.pop(0) if found.answers else 200
             with contextlib.suppress(OSError):
                 self.send_response(status)

@@ -14,7 +14,7 @@ from tasks.results import ArtifactDraft, finish_and_claim_next
 from tasks.services import cancel_task, send_message
 from tasks.snapshots import read_messages
 from tests.support.cast import ALICE
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
@@ -108,7 +108,7 @@ def test_a_message_that_is_committed_while_the_statement_runs_is_not_overlooked(
         send_message(ALICE, agent, Incoming.from_text("one more thing"), task_id=next_id)
         worker.start()
         wait_until(is_waiting, what="the statement to begin")
-    worker.join(20)
+    worker.join(PATIENCE)
 
     (following,) = found
     assert following.task_id == next_id

@@ -15,6 +15,7 @@ from tasks.queries import fetch_task
 from tasks.results import finish, plain, say
 from tasks.services import cancel_task, send_message
 from tests.support.cast import ALICE
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
@@ -36,8 +37,8 @@ async def test_it_replays_then_follows_live(valkey, claim):
     await in_db(say, claim, plain("half way"))
     await in_db(finish, claim, Task.State.COMPLETED)
 
-    assert await asyncio.wait_for(watching, 10) == [1, 2, 3, 4]
-    assert await asyncio.wait_for(late, 10) == [2, 3, 4]
+    assert await asyncio.wait_for(watching, PATIENCE) == [1, 2, 3, 4]
+    assert await asyncio.wait_for(late, PATIENCE) == [2, 3, 4]
 
 
 async def test_it_goes_on_without_redis(claim, settings, monkeypatch):
@@ -45,21 +46,21 @@ async def test_it_goes_on_without_redis(claim, settings, monkeypatch):
     monkeypatch.setattr(following, "POLL_SECONDS", 0.01)
     watching = asyncio.create_task(collect(claim.task_id, 2))
     await in_db(finish, claim, Task.State.COMPLETED)
-    assert await asyncio.wait_for(watching, 10) == [3]
+    assert await asyncio.wait_for(watching, PATIENCE) == [3]
 
 
 async def test_it_beats_while_nothing_happens(valkey, claim, monkeypatch):
     monkeypatch.setattr(following, "HEARTBEAT_SECONDS", 0.01)
     monkeypatch.setattr(following, "POLL_SECONDS", 0.01)
     async with aclosing(follow(claim.task_id, 2)) as batches:
-        assert await asyncio.wait_for(anext(batches), 10) == []
+        assert await asyncio.wait_for(anext(batches), PATIENCE) == []
 
 
 async def test_it_ends_when_the_task_is_deleted(valkey, claim, monkeypatch):
     monkeypatch.setattr(following, "HEARTBEAT_SECONDS", 0.01)
     monkeypatch.setattr(following, "POLL_SECONDS", 0.01)
     await in_db(Task.objects.all().delete)
-    assert await asyncio.wait_for(collect(claim.task_id, 2), 10) == []
+    assert await asyncio.wait_for(collect(claim.task_id, 2), PATIENCE) == []
 
 
 async def test_waiting_for_the_end_ignores_what_settled_before(valkey, agent, claim):
@@ -74,7 +75,7 @@ async def test_waiting_for_the_end_ignores_what_settled_before(valkey, agent, cl
     waiting = asyncio.create_task(wait())
     await begun.wait()
     await in_db(cancel_task, ALICE, claim.task_id)
-    assert (await asyncio.wait_for(waiting, 10)).state == "canceled"
+    assert (await asyncio.wait_for(waiting, PATIENCE)).state == "canceled"
 
 
 async def test_a_task_that_settles_at_once_is_not_missed(valkey, agent):
@@ -82,7 +83,7 @@ async def test_a_task_that_settles_at_once_is_not_missed(valkey, agent):
     async with settling(task_id) as task:
         sent = await in_db(send_message, ALICE, agent, Incoming.from_text("hi"), new_id=task_id)
         await in_db(lambda: finish(claim_next("default", "w"), Task.State.COMPLETED))
-        view = await asyncio.wait_for(task.read_settled(sent.seq, partial(fetch_task, ALICE, task_id)), 10)
+        view = await asyncio.wait_for(task.read_settled(sent.seq, partial(fetch_task, ALICE, task_id)), PATIENCE)
     assert view.state == "completed"
 
 
@@ -92,5 +93,5 @@ async def test_many_readers_hold_no_thread(valkey, claim):
     before = threading.active_count()
     readers = [asyncio.create_task(collect(claim.task_id, 0)) for _ in range(200)]
     await in_db(finish, claim, Task.State.COMPLETED)
-    assert await asyncio.wait_for(asyncio.gather(*readers), 20) == [[1, 2, 3]] * 200
+    assert await asyncio.wait_for(asyncio.gather(*readers), PATIENCE) == [[1, 2, 3]] * 200
     assert threading.active_count() - before <= 9

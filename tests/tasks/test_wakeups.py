@@ -6,7 +6,7 @@ import redis
 
 from tasks import wakeups
 from tasks.wakeups import SETTLED, Feed, announce, inbox
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ async def box(valkey):
     """This loop's inbox, listening."""
     found = inbox()
     async with found.listen(["nobody"]) as news:
-        await asyncio.wait_for(news.wait(), 10)
+        await asyncio.wait_for(news.wait(), PATIENCE)
         yield found
 
 
@@ -22,7 +22,7 @@ async def test_every_listener_hears_of_its_own_task(box):
     mine, other = uuid.uuid4(), uuid.uuid4()
     async with box.listen([mine]) as first, box.listen([mine, other]) as second, box.listen([other]) as third:
         announce([mine])
-        await asyncio.wait_for(asyncio.gather(first.wait(), second.wait()), 10)
+        await asyncio.wait_for(asyncio.gather(first.wait(), second.wait()), PATIENCE)
         assert not third.is_set()
 
 
@@ -34,7 +34,7 @@ async def test_who_waits_for_the_end_is_spared_what_is_in_between(box):
         box.listen([begun]) as between,
     ):
         announce([ended], is_settled=True, others=[begun])
-        await asyncio.wait_for(asyncio.gather(end.wait(), between.wait()), 10)
+        await asyncio.wait_for(asyncio.gather(end.wait(), between.wait()), PATIENCE)
         assert not not_yet.is_set()
 
 
@@ -42,7 +42,7 @@ async def test_a_lost_connection_is_made_again_and_everyone_looks(box, monkeypat
     monkeypatch.setattr(wakeups, "PAUSE_SECONDS", 0.01)
     async with box.listen([uuid.uuid4()]) as news:
         wakeups.client().client_kill_filter(_type="pubsub")
-        await asyncio.wait_for(news.wait(), 10)
+        await asyncio.wait_for(news.wait(), PATIENCE)
         assert box.is_connected
 
 
