@@ -90,8 +90,8 @@ def require_tables() -> None:
     """Raises CommandError when the database has not been set up yet."""
     if ApiClient._meta.db_table not in connection.introspection.table_names():
         raise CommandError(
-            f"The database at {database_name()} is empty. Run `manage.py up`, or `manage.py migrate` and "
-            "`manage.py seed`."
+            f"The database at {database_name()} is empty. Run `manage.py up`, or `manage.py setup` where the parts "
+            "run alone."
         )
 
 
