@@ -195,7 +195,7 @@ def test_it_refuses_a_negative_history_length(alice):
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"messageId": ""}, "message.message_id"),
+        ({"messageId": ""}, "message.messageId"),
         ({"parts": []}, "message.parts"),
         ({"role": "ROLE_UNSPECIFIED"}, "message.role"),
         ({"role": "ROLE_AGENT"}, "message.role"),
@@ -219,6 +219,8 @@ def test_it_says_which_parameter_is_wrong(alice, change, field):
     if field:
         violations = error["data"][1]["fieldViolations"]
         assert any(field in each["field"] for each in violations), violations
+        # Also in words: many a client shows nothing else.
+        assert field in error["message"]
     assert error["data"][0]["metadata"] == {}
 
 
