@@ -1,12 +1,13 @@
 """SendMessage: waits by default, follows up, refuses what is not the caller's."""
 
+import json
 import uuid
 
 import pytest
 
 from tasks.models import Context, Message, StoredFile, Task
 from tasks.results import ArtifactDraft, finish, plain
-from tests.a2a.peer import message, texts
+from tests.a2a.peer import message, old_message, texts
 
 pytestmark = pytest.mark.both_databases
 
@@ -76,6 +77,28 @@ def test_it_keeps_metadata(alice):
     task = alice.result("SendMessage", message("x", configuration={"returnImmediately": True}) | {"metadata": {"n": 1}})
 
     assert task["task"]["metadata"] == {"n": 1}
+
+
+# Written out, because to Python 9 and 9.0 are the same.
+NUMBERS = '{"count": 9, "deep": [{"none": 0}, -2, 1.0000000000000002, 9007199254740992], "share": 9.5}'
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_whole_numbers_stay_whole(as_peer, version):
+    peer = as_peer("alice", version=version, slug="echo")
+    given = json.loads(NUMBERS)
+    if version == "1.0":
+        params = message({"data": given}, configuration={"returnImmediately": True}, metadata=given)
+        task = peer.result("SendMessage", params | {"metadata": given})["task"]
+    else:
+        params = old_message({"kind": "data", "data": given}, configuration={"blocking": False}, metadata=given)
+        task = peer.result("message/send", params | {"metadata": given})
+
+    said = task["history"][0]
+    kept = Message.objects.get()
+    agents = [kept.parts[0]["data"], kept.metadata, Task.objects.get().metadata]
+    for found in [said["parts"][0]["data"], said["metadata"], task["metadata"], *agents]:
+        assert json.dumps(found, sort_keys=True) == NUMBERS
 
 
 def test_it_reads_snake_case(alice):
