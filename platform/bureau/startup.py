@@ -50,7 +50,8 @@ def check_database() -> None:
         with _alone_in_folder(), contextlib.closing(probe), probe.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError as error:
-        reason = " ".join(str(error).split())
+        # What libpq writes below the first line are guesses and repetitions.
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(" .")
         raise CommandError(
             f"The database at {database_name()} cannot be reached: {reason}. Check DATABASE_URL."
         ) from None
