@@ -21,6 +21,8 @@ DUPLICATE = 0.85
 _FENCE = re.compile(r"\s*(```|~~~)")
 # The lengths are bounded so that a text of brackets alone takes no longer than any other.
 _MARKUP = re.compile(r"!\[[^\]]{0,100}\]\([^)]{0,200}\)|<!--.{0,200}?-->|</?[a-zA-Z][^<>\n]{0,200}>", re.DOTALL)
+# An address in angle brackets looks like a tag, and is a word of its sentence.
+_ADDRESS = re.compile(r"<((?:https?|ftp|mailto):[^<>\s]{1,2000})>")
 _LINK = re.compile(r"\[([^\[\]]{1,200})\]\([^)]{0,200}\)")
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+•]|\d+[.)]|#{1,6}|>|\|)\s)")
 _LEADING = re.compile(r"^\s*(?:[-*+•>]|\d+[.)])\s+")
@@ -48,7 +50,7 @@ def extract(text: str, count: int) -> Extract:
 
 def split_sentences(text: str) -> list[str]:
     """The sentences of prose or Markdown, without headings, code, tables and markup. Each one once."""
-    text = _MARKUP.sub(" ", _without_code(text))
+    text = _MARKUP.sub(" ", _ADDRESS.sub(r"\1", _without_code(text)))
     found: dict[str, None] = {}
     for block in _BLOCK.split(_LINK.sub(r"\1", text)):
         if _is_no_prose(block.strip()):

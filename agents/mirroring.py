@@ -15,7 +15,7 @@ from agents.exceptions import AgentError, Stopped
 from agents.legs import Phase
 from agents.models import RemoteLeg
 from agents.turn import Turn
-from directory.wire import joined
+from directory.wire import TERMINAL, joined
 from tasks import files
 from tasks.content import Incoming
 from tasks.exceptions import Superseded
@@ -90,8 +90,10 @@ def _marked(turn: Turn, message: dict[str, Any]) -> dict[str, Any]:
 def _artifacts(
     turn: Turn, leg: RemoteLeg, versions: dict[str, str], texts: dict[str, list[Any]], scale: Scale
 ) -> list[ArtifactDraft]:
-    """Artifacts that are new or have changed; `versions`, and the lengths and digests in `texts`, are brought up to
-    date."""
+    """Artifacts that are new, have changed, or are over with their task; `versions` and `texts` are brought up to date.
+
+    `texts` holds of each text its length, its digest, and whether there may be more of it.
+    """
     answer = leg.answer
     found = list(answer["artifacts"])
     last = answer.get("message")
@@ -100,21 +102,25 @@ def _artifacts(
         found = [{"artifactId": "answer", "name": "answer", "parts": last["parts"]}]
     drafts: list[ArtifactDraft] = []
     names: set[str] = set()
+    is_over = answer["state"] in TERMINAL
     for artifact in found:
         name = unused(artifact.get("name") or artifact["artifactId"], names)
         version = legs.digest(artifact | {"parts": joined(artifact["parts"], [])})
-        if versions.get(name) == version or not artifact["parts"]:
+        is_here = versions.get(name) == version
+        is_to_close = is_here and is_over and _is_open(texts.get(name))
+        if not artifact["parts"] or (is_here and not is_to_close):
             continue
         versions[name] = version
         text = _plain_text(artifact["parts"])
         tail = _grown_by(text, texts.pop(name, None))
-        scale.add(tail or artifact)
+        if not is_to_close:
+            scale.add(tail or artifact)
         parts = [_keepable(turn, part) for part in artifact["parts"]]
         metadata = {"untrusted": turn.agent.slug, "artifactId": artifact["artifactId"]}
         draft = ArtifactDraft(name, parts, str(artifact.get("description", "")), metadata)
-        draft.tail = tail
+        draft.tail, draft.is_streamed, draft.is_growing = tail, is_to_close, bool(text) and not is_over
         if text:
-            texts[name] = [len(text), legs.digest(text)]
+            texts[name] = [len(text), legs.digest(text), draft.is_growing]
         drafts.append(draft)
     return drafts
 
@@ -128,8 +134,13 @@ def _grown_by(text: str, before: list[Any] | None) -> str:
     """What is new of a text that had this length and digest before; "" when it did not just grow."""
     if not before:
         return ""
-    length, digest = before
+    length, digest = before[:2]
     return text[length:] if legs.digest(text[:length]) == digest else ""
+
+
+def _is_open(before: list[Any] | None) -> bool:
+    """Whether a text went out as one that may still grow."""
+    return before is not None and before[2:] == [True]
 
 
 def _keepable(turn: Turn, part: dict[str, Any]) -> dict[str, Any]:

@@ -23,9 +23,10 @@ from a2a.types.a2a_pb2 import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.json_format import ParseDict, ParseError
 
 from directory.exceptions import InvalidAnswer
+from directory.protojson import as_json
 from directory.untrusted import clean_line, storable
 
 S = TypeVar("S", bound=Sequence[Any])
@@ -248,7 +249,7 @@ def _time(status: TaskStatus) -> datetime | None:
 
 def _plain(message: Any) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = storable(MessageToDict(message))
+        found: dict[str, Any] = storable(as_json(message))
     except (ValueError, RecursionError) as error:
         raise InvalidAnswer(f"The remote agent's answer cannot be kept: {clean_line(str(error), 100)}.") from None
     return found

@@ -40,6 +40,8 @@ class ArtifactDraft:
     """Its chunks went out already; only the closing chunk is to be logged."""
     tail: str = ""
     """Of an artifact that went out before and has grown: the text that is new. Only that is logged."""
+    is_growing: bool = False
+    """There may be more of it: this is not its last chunk."""
 
 
 def artifact_id(task_id: uuid.UUID, name: str) -> uuid.UUID:
@@ -253,6 +255,7 @@ def _cleaned(draft: ArtifactDraft) -> ArtifactDraft:
         clean(draft.metadata),
         draft.is_streamed,
         clean(draft.tail),
+        draft.is_growing,
     )
 
 
@@ -273,7 +276,7 @@ def _artifact_event(claim: Claim, draft: ArtifactDraft) -> Draft:
     # A closing chunk carries no text again; an empty one keeps the schema's "at least one part".
     appends = draft.is_streamed or bool(draft.tail)
     payload["parts"] = [{"text": draft.tail}] if appends else draft.parts
-    payload |= {"append": appends, "lastChunk": True}
+    payload |= {"append": appends, "lastChunk": not draft.is_growing}
     if draft.description:
         payload["description"] = draft.description
     if draft.metadata:

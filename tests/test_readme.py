@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.shell.support import clean_env, start_manage, wait_for_output
+from tests.shell.support import clean_env, manage, start_manage, wait_for_output
 from tests.support.servers import BASE, free_port
 
 TRY = re.compile(r"<!-- try: (?P<expected>.+?) -->\s+```sh\n(?P<command>.+?)\n\s*```", re.DOTALL)
 THINGS = TRY.findall((BASE / "README.md").read_text())
+SCALE_OUT = (BASE / "README.md").read_text().partition("## Scale out")[2].partition("\n## ")[0]
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +42,23 @@ def test_it_does_what_the_readme_says(server, expected, command):
     )
     assert done.returncode == 0, done.stderr
     assert expected.lower() in (done.stdout + done.stderr).lower()
+
+
+def test_scaling_out_begins_with_agents_and_somebody_who_can_sign_in(tmp_path):
+    """What stands before the processes is all that these need; `manage.py up` is not there to do it for them."""
+    commands = re.findall(r"^\.venv/bin/python manage\.py (\S+)", SCALE_OUT, re.MULTILINE)
+    env = clean_env(tmp_path / "data")
+    answers = {"DJANGO_SUPERUSER_USERNAME": "ada", "DJANGO_SUPERUSER_EMAIL": "", "DJANGO_SUPERUSER_PASSWORD": "x"}
+
+    before, processes = commands[:-3], commands[-3:]
+    assert processes == ["web", "worker", "scheduler"]
+    for command in before:
+        quietly = ["--noinput"] if command == "createsuperuser" else []
+        done = manage(command, *quietly, env=env | answers)
+        assert done.returncode == 0, done.stderr
+
+    assert "echo\tlocal\tready" in manage("agents", "list", env=env).stdout
+    found = manage(
+        "shell", "-v", "0", "-c", "from django.contrib.auth.models import User; print(*User.objects.all())", env=env
+    )
+    assert found.stdout.split() == ["ada"]

@@ -50,7 +50,8 @@ def check_database() -> None:
         with _alone_in_folder(), contextlib.closing(probe), probe.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError as error:
-        reason = " ".join(str(error).split())
+        # What libpq writes below the first line are guesses and repetitions.
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(" .")
         raise CommandError(
             f"The database at {database_name()} cannot be reached: {reason}. Check DATABASE_URL."
         ) from None
@@ -90,8 +91,8 @@ def require_tables() -> None:
     """Raises CommandError when the database has not been set up yet."""
     if ApiClient._meta.db_table not in connection.introspection.table_names():
         raise CommandError(
-            f"The database at {database_name()} is empty. Run `manage.py up`, or `manage.py migrate` and "
-            "`manage.py seed`."
+            f"The database at {database_name()} is empty. Run `manage.py up`, or `manage.py setup` where the parts "
+            "run alone."
         )
 
 

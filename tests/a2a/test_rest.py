@@ -189,11 +189,20 @@ def test_0_3(ask, worker):
     assert (error.status_code, error.json()["type"]) == (404, "TaskNotFoundError")
 
 
-@pytest.mark.parametrize("body", [{}, {"request": {}}, {"request": {"messageId": "m", "content": [{"text": 1}]}}])
-def test_0_3_refuses(ask, body):
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({}, "request.messageId: Field is required."),
+        ({"request": {}}, "request.messageId: Field is required."),
+        ({"request": {"messageId": "m", "role": "ROLE_USER"}}, "request.content: Field must contain"),
+        ({"request": {"messageId": "m", "content": [{"text": 1}]}}, "text: The value has a wrong type"),
+    ],
+)
+def test_0_3_refuses(ask, body, words):
     response = ask("POST", "v1/message:send", body, version="0.3")
 
     assert (response.status_code, response.json()["type"]) == (400, "InvalidParamsError")
+    assert words in response.json()["message"]
     assert not Task.objects.exists()
 
 

@@ -1,12 +1,13 @@
 """SendMessage: waits by default, follows up, refuses what is not the caller's."""
 
+import json
 import uuid
 
 import pytest
 
 from tasks.models import Context, Message, StoredFile, Task
 from tasks.results import ArtifactDraft, finish, plain
-from tests.a2a.peer import message, texts
+from tests.a2a.peer import message, old_message, texts
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.both_databases
@@ -77,6 +78,28 @@ def test_it_keeps_metadata(alice):
     task = alice.result("SendMessage", message("x", configuration={"returnImmediately": True}) | {"metadata": {"n": 1}})
 
     assert task["task"]["metadata"] == {"n": 1}
+
+
+# Written out, because to Python 9 and 9.0 are the same.
+NUMBERS = '{"count": 9, "deep": [{"none": 0}, -2, 1.0000000000000002, 9007199254740992], "share": 9.5}'
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_whole_numbers_stay_whole(as_peer, version):
+    peer = as_peer("alice", version=version, slug="echo")
+    given = json.loads(NUMBERS)
+    if version == "1.0":
+        params = message({"data": given}, configuration={"returnImmediately": True}, metadata=given)
+        task = peer.result("SendMessage", params | {"metadata": given})["task"]
+    else:
+        params = old_message({"kind": "data", "data": given}, configuration={"blocking": False}, metadata=given)
+        task = peer.result("message/send", params | {"metadata": given})
+
+    said = task["history"][0]
+    kept = Message.objects.get()
+    agents = [kept.parts[0]["data"], kept.metadata, Task.objects.get().metadata]
+    for found in [said["parts"][0]["data"], said["metadata"], task["metadata"], *agents]:
+        assert json.dumps(found, sort_keys=True) == NUMBERS
 
 
 def test_it_reads_snake_case(alice):
@@ -196,7 +219,7 @@ def test_it_refuses_a_negative_history_length(alice):
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"messageId": ""}, "message.message_id"),
+        ({"messageId": ""}, "message.messageId"),
         ({"parts": []}, "message.parts"),
         ({"role": "ROLE_UNSPECIFIED"}, "message.role"),
         ({"role": "ROLE_AGENT"}, "message.role"),
@@ -220,20 +243,25 @@ def test_it_says_which_parameter_is_wrong(alice, change, field):
     if field:
         violations = error["data"][1]["fieldViolations"]
         assert any(field in each["field"] for each in violations), violations
+        # Also in words: many a client shows nothing else.
+        assert field in error["message"]
     assert error["data"][0]["metadata"] == {}
 
 
-def test_a_disabled_agent_takes_no_new_task_but_finishes_the_old(as_peer, worker):
+def test_a_disabled_agent_takes_no_new_task_but_finishes_the_old(as_peer):
+    from agents.runtime import drain
     from directory.models import Agent
     from directory.services import forget_agents
 
     peer = as_peer("alice", slug="directory")
-    task = peer.submit("x")
+    task = peer.submit("Which agents are there?")
     Agent.objects.filter(slug="directory").update(is_enabled=False)
     forget_agents()
 
+    # Nobody works meanwhile: what the old task says would count as a trace of the refused one.
     assert refused(peer, message("y"))["code"] == -32004
-    assert peer.result("GetTask", {"id": task["id"]})["id"] == task["id"]
+    drain("default")
+    assert peer.result("GetTask", {"id": task["id"]})["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 def test_it_refuses_an_agent_that_is_not_there(as_peer):

@@ -27,6 +27,11 @@ from agents.extract import extract, split_sentences
             ["The first point of the list", "The other point of the list"],
         ),
         ("See [the **guide**](https://example.org/x) for all the details.", ["See the guide for all the details."]),
+        (
+            "Sign in at <https://bureau.example.org>, and <b>watch</b> it.",
+            ["Sign in at https://bureau.example.org, and watch it."],
+        ),
+        ("Then write to <mailto:desk@example.org>.", ["Then write to mailto:desk@example.org."]),
         ("The same sentence is here twice. The same sentence is here twice.", ["The same sentence is here twice."]),
         ("Too short. 1234567890 1234567890 1234567890.", []),
         ("", []),

@@ -128,11 +128,14 @@ def test_what_grows_is_logged_once(follower):
         teller.words.put(None)
         settled(task)
         chunks = Event.objects.filter(task=task, kind="artifact").order_by("seq").values_list("payload", flat=True)
-        assert [(one["parts"][0]["text"], one["append"]) for one in chunks] == [
-            ("Once ", False),
-            ("upon ", True),
-            ("a time", True),
+        assert [(one["parts"][0]["text"], one["append"], one["lastChunk"]) for one in chunks] == [
+            ("Once ", False, False),
+            ("upon ", True, False),
+            ("a time", True, False),
+            # Only the end of the task says that nothing more comes.
+            ("", True, True),
         ]
+        assert [one.parts for one in task.artifacts.all()] == [[{"text": "Once upon a time"}]]
 
 
 def test_a_question_ends_the_stream_and_the_answer_begins_another(follower):

@@ -41,4 +41,6 @@ def test_a_database_out_of_reach_is_named(env):
     result = manage("setup", env=env | {"DATABASE_URL": "postgresql://127.0.0.1:1/x"})
     assert result.returncode == 1
     assert "cannot be reached" in result.stderr
+    assert result.stderr.endswith(". Check DATABASE_URL.\n")
+    assert "?" not in result.stderr
     assert "Traceback" not in result.stderr

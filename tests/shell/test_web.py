@@ -24,6 +24,7 @@ def get(url):
 def test_it_serves_and_ends(web_process):
     web = web_process()
     assert get(f"{web.url}/healthz")[::2] == (200, b"ok\n")
+    assert f"Listening on {web.url}" in web.output
     web.stop(signal.SIGTERM)
     assert "Traceback" not in web.output
 

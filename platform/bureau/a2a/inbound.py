@@ -8,7 +8,6 @@ from uuid import UUID
 
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import ContentTypeNotSupportedError
-from google.protobuf.json_format import MessageToDict
 
 from bureau.a2a.addresses import FRONT_DOOR
 from bureau.a2a.errors import invalid_field
@@ -16,6 +15,7 @@ from bureau.a2a.notifications import draft_of
 from directory.exceptions import AgentNotFound
 from directory.identity import Caller
 from directory.models import Agent
+from directory.protojson import as_json
 from directory.services import get_agent
 from tasks.content import MAX_PARTS, Incoming
 from tasks.exceptions import TaskIsTerminal
@@ -57,13 +57,13 @@ def send(
             Incoming(
                 parts=parts,
                 message_id=message.message_id,
-                metadata=MessageToDict(message.metadata),
+                metadata=as_json(message.metadata),
                 extensions=list(message.extensions),
                 references=list(message.reference_task_ids),
             ),
             task_id=message.task_id or None,
             context_key=message.context_id,
-            metadata=MessageToDict(request.metadata),
+            metadata=as_json(request.metadata),
             new_id=new_id,
             push=push,
         )
@@ -124,12 +124,12 @@ def _is_taken(media_type: str, modes: Iterable[str]) -> bool:
 
 def _read_part(part: pb.Part, caller: Caller, kept: list[StoredFile]) -> dict[str, Any]:
     if part.WhichOneof("content") != "raw":
-        shape: dict[str, Any] = MessageToDict(part)
+        shape: dict[str, Any] = as_json(part)
         return shape
     stored = store_file(caller.principal, part.filename, part.media_type, part.raw)
     kept.append(stored)
     shape = file_part(stored)
-    return shape | {"metadata": MessageToDict(part.metadata)} if part.HasField("metadata") else shape
+    return shape | {"metadata": as_json(part.metadata)} if part.HasField("metadata") else shape
 
 
 def _discard(kept: list[StoredFile]) -> None:

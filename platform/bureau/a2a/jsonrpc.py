@@ -10,6 +10,8 @@ from typing import IO, Any, NamedTuple, NoReturn
 from a2a.utils.errors import InvalidParamsError, InvalidRequestError, JSONParseError
 from rest_framework.parsers import BaseParser
 
+from directory.protojson import whole
+
 Id = str | int | None
 
 
@@ -120,5 +122,5 @@ def failure(id: Id, error: dict[str, Any]) -> dict[str, Any]:
 
 
 def dumps(reply: dict[str, Any]) -> bytes:
-    """ASCII, so that text which is no valid Unicode comes back the way it was written."""
-    return json.dumps(reply, separators=(",", ":")).encode("ascii")
+    """ASCII, so that text which is no valid Unicode comes back the way it was written; whole numbers as integers."""
+    return json.dumps(whole(reply), separators=(",", ":")).encode("ascii")

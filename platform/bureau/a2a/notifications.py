@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -13,6 +12,7 @@ from a2a.utils.constants import A2A_JSON_MEDIA_TYPE, PROTOCOL_VERSION_0_3, PROTO
 from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToDict
 
+from bureau.a2a import jsonrpc
 from bureau.a2a.outbound import Ids, parts_of, read_files, to_task, to_update
 from tasks.models import PushConfig, Task
 from tasks.outbox import Delivery
@@ -73,7 +73,7 @@ def pack(delivery: Delivery) -> Parcel:
         headers[TOKEN_HEADER] = token
     if config.scheme and (secret := credentials_of(config)):
         headers["Authorization"] = f"{config.scheme} {secret}"
-    return Parcel(config.url, headers, json.dumps(body, separators=(",", ":")).encode("ascii"))
+    return Parcel(config.url, headers, jsonrpc.dumps(body))
 
 
 def _event(task: Task, delivery: Delivery) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from a2a.compat.v0_3.proto_utils import FromProto, ToProto
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError
-from a2a.utils.proto_utils import validate_proto_required_fields
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import Message as ProtoMessage
 from pydantic import ValidationError
@@ -20,10 +19,12 @@ from bureau.a2a.rest_errors import Refused
 from bureau.a2a.rest_wire import RestWire, Route, route
 from bureau.a2a.v03 import METHODS, compat_event, invalid
 from bureau.a2a.v03 import WIRE as RPC
-from bureau.a2a.wire import INTERNAL, UNREADABLE, unreadable
+from bureau.a2a.wire import INTERNAL, UNREADABLE, check_required, unreadable
 
 M = TypeVar("M", bound=ProtoMessage)
 
+# What this version calls otherwise.
+NAMES = {"message": "request", "parts": "content"}
 CONFIGS = "v1/tasks/{id}/pushNotificationConfigs"
 
 
@@ -35,7 +36,7 @@ def _read(kind: type[M], to_core: Callable[[M, dict[str, Any]], ProtoMessage]) -
             raise invalid(error) from None
         except (ParseError, *UNREADABLE) as error:
             raise unreadable(error) from None
-        validate_proto_required_fields(request)
+        check_required(request, NAMES)
         return request
 
     return read

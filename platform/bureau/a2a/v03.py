@@ -8,18 +8,26 @@ from typing import Any, get_args
 from a2a.compat.v0_3 import conversions, types
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError, InvalidParamsError
-from a2a.utils.proto_utils import to_stream_response, validate_proto_required_fields
+from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import ParseError
 from google.protobuf.message import Message as ProtoMessage
 from pydantic import BaseModel, ValidationError
 
 from bureau.a2a.handler import HANDLER
-from bureau.a2a.wire import INTERNAL, UNREADABLE, Method, Wire, check_base64, unreadable
+from bureau.a2a.wire import (
+    INTERNAL,
+    MOST_VIOLATIONS,
+    UNREADABLE,
+    Method,
+    Wire,
+    check_base64,
+    check_required,
+    unreadable,
+)
 
 # The conversion marks only terminal states as final; in 0.3 a stream that ends with a question says so, too.
 INTERRUPTED = (types.TaskState.input_required, types.TaskState.auth_required)
 CODES = {kind.model_fields["code"].default for kind in get_args(types.A2AError.model_fields["root"].annotation)}
-MOST_VIOLATIONS = 10
 
 Read = Callable[[dict[str, Any]], ProtoMessage]
 
@@ -37,7 +45,7 @@ def _read(kind: type[BaseModel], to_core: Callable[[Any], ProtoMessage], *, is_c
         except (ParseError, *UNREADABLE) as error:
             raise unreadable(error) from None
         if is_complete:
-            validate_proto_required_fields(request)
+            check_required(request)
         return request
 
     return read

@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.error_handlers import build_error_details
 from a2a.utils.errors import A2A_ERROR_REASONS, JSON_RPC_ERROR_CODE_MAP, A2AError
-from a2a.utils.proto_utils import to_stream_response, validate_proto_required_fields
+from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import Message as ProtoMessage
 
 from bureau.a2a.errors import invalid_field
 from bureau.a2a.handler import HANDLER
 from bureau.a2a.outbound import STATES
-from bureau.a2a.wire import INTERNAL, UNREADABLE, Method, Wire, check_base64, unreadable
+from bureau.a2a.wire import INTERNAL, UNREADABLE, Method, Wire, check_base64, check_required, unreadable
 
 M = TypeVar("M", bound=ProtoMessage)
 WORDS = {str(word): pb.TaskState.Name(number) for word, number in STATES.items()}
@@ -31,7 +31,7 @@ def _parse(kind: type[M], params: dict[str, Any]) -> M:
 def _read(kind: type[M]) -> Callable[[dict[str, Any]], M]:
     def read(params: dict[str, Any]) -> M:
         request = _parse(kind, params)
-        validate_proto_required_fields(request)
+        check_required(request)
         return request
 
     return read
@@ -42,7 +42,7 @@ def _read_send(params: dict[str, Any]) -> pb.SendMessageRequest:
     message = request.message
     if not (message.message_id and message.role and message.parts):
         # The walk over all fields costs more than everything else here, and is only needed for its list.
-        validate_proto_required_fields(request)
+        check_required(request)
     for number, part in enumerate(params["message"]["parts"]):
         # The converter takes an empty list or text for an empty part; that is refused with the other empty ones.
         if isinstance(part, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import socket
 from typing import Any
@@ -12,6 +13,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
 from bureau import logs, startup
+
+logger = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
@@ -26,6 +29,9 @@ class Command(BaseCommand):
         os.umask(0o077)
         if options["fd"] is None:
             listener = startup.listen(settings.BUREAU_HOST, settings.BUREAU_PORT)
+            # `up` says it by itself, when somebody answers.
+            host = f"[{settings.BUREAU_HOST}]" if ":" in settings.BUREAU_HOST else settings.BUREAU_HOST
+            logger.info("Listening on http://%s:%s", host, settings.BUREAU_PORT, extra={"action": "web.listen"})
         else:
             listener = socket.socket(fileno=options["fd"])
         config = uvicorn.Config(
