@@ -23,7 +23,7 @@ from tests.support.cast import ALICE, snapshot
 from tests.support.receivers import receiver
 from tests.support.remote_agents import REST, RPC, V03, V1, Asker, Slow, remote_agent, skill
 from tests.support.servers import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
@@ -80,7 +80,7 @@ def follower(request, settings):
     settings.BUREAU_REMOTE_STREAMS = 50 if request.param == "by stream" else 0
     found = Follower(by_stream=request.param == "by stream")
     yield found
-    found.background.stop()
+    found.background.stop(PATIENCE)
 
 
 def send(agent: Agent, text: str = "Hello", task=None) -> Task:
