@@ -317,13 +317,20 @@ def test_while_a_message_goes_out_what_is_heard_waits():
 def test_silence_beyond_the_deadline_fails_and_cancels(follower):
     with remote_agent(Slow()) as remote:
         agent = add_remote_agent(remote.url)
+        task = send(agent)
+        # Not before: on a slow machine it would be over before it is heard.
         agent.options = {"deadline_seconds": 0.7}
         agent.save()
-        task = send(agent)
+        forget_agents()
         heard(task, follower)
         assert settled(task).state == "failed"
         assert task.status_message["metadata"]["errorClass"] == "timed_out"
-        wait_until(lambda: follow_due() or RemoteLeg.objects.get().phase == "ended")
+
+        def is_ended() -> bool:
+            follow_due()
+            return RemoteLeg.objects.get().phase == "ended"
+
+        wait_until(is_ended)
         assert RemoteLeg.objects.get().answer["state"] == "canceled"
 
 
