@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+THREAD = "bureau-model"
 MAX_CALLS = 4
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 8.0
@@ -147,7 +148,7 @@ class _Attempt:
 
     def run(self) -> Reply:
         write = self._ask.sink() if self._ask.sink else None
-        threading.Thread(target=self._read, name="bureau-model", daemon=True).start()
+        threading.Thread(target=self._read, name=THREAD, daemon=True).start()
         try:
             for event in self._take():
                 if write and event.type == "text":

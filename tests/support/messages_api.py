@@ -251,6 +251,8 @@ class _Handler(BaseHTTPRequestHandler):
         if problem := problem_with(body, headers):
             self.server.api.requests.append(body)
             return self._error(*problem)
+        # As it was before the reply: a reset in between lets go of this one, too.
+        self._released = self.server.api.released
         reply = self.server.api.next_reply(body, headers)
         if reply.delay:
             time.sleep(reply.delay)
@@ -258,7 +260,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _give(self, reply: Reply, body: dict[str, Any]) -> None:
         if reply.fault == "hang":
-            self.server.api.released.wait(60)
+            self._released.wait(60)
             self.close_connection = True
         elif reply.fault == "disconnect":
             self._hang_up()
@@ -295,7 +297,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _break_off(self, fault: str) -> None:
         if fault == "hang_midway":
-            self.server.api.released.wait(60)
+            self._released.wait(60)
         elif fault == "overloaded_midway":
             error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
             self._chunk(f"event: error\ndata: {json.dumps(error)}\n\n")
