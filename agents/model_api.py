@@ -181,7 +181,10 @@ class _Attempt:
     def _read(self) -> None:
         """In the reading thread: no database, and nothing raised."""
         try:
-            with client().messages.stream(**self._parameters()) as stream:
+            server = client()
+            if self._given_up.is_set():
+                return  # the client was long in coming
+            with server.messages.stream(**self._parameters()) as stream:
                 for event in stream:
                     if self._given_up.is_set():
                         return
