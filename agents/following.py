@@ -115,10 +115,11 @@ async def _ask(leg: RemoteLeg, target: Target, reports: list[CallReport]) -> Hea
         return Heard(error=error)
 
 
-def apply(leg: RemoteLeg, heard: Heard, *, due_at: datetime | None = None) -> bool:
+def apply(leg: RemoteLeg, heard: Heard, *, due_at: datetime | None = None, heard_by: str = "") -> bool:
     """Write down what was heard, and wake the task when that is news. Returns whether the leg was as we know it.
 
-    `due_at` is when to look at a leg that goes on, instead of soon.
+    `due_at` is when to look at a leg that goes on, instead of soon. Who hears its stream is `heard_by`: nothing is
+    written when the leg has been let go of meanwhile.
     """
     if heard.task is not None:
         task = replace(heard.task, id=leg.remote_task_id)
@@ -134,7 +135,7 @@ def apply(leg: RemoteLeg, heard: Heard, *, due_at: datetime | None = None) -> bo
         fields = _after_failure(leg, heard.error)
         is_news = "error_class" in fields
     if leg.task.is_terminal:
-        return _keep_late(leg, fields, is_news=is_news)
+        return _keep_late(leg, fields, is_news=is_news, heard_by=heard_by)
     if is_news and leg.phase == Phase.ASKING == fields["phase"] and legs.asks_the_same(leg.answer, fields["answer"]):
         # The same question once more, whatever its time and id are now.
         fields["asked"] = legs.question_digest(fields["answer"])
@@ -143,7 +144,7 @@ def apply(leg: RemoteLeg, heard: Heard, *, due_at: datetime | None = None) -> bo
         # The task first: whoever locks both, locks it first.
         if is_news or legs.is_overdue(leg, leg.task.agent):
             resume(leg.task_id)
-        return legs.write(leg, fields)
+        return legs.write(leg, fields, heard_by=heard_by)
 
 
 def _unless_called(leg: RemoteLeg, due_at: datetime) -> Case:
@@ -151,7 +152,7 @@ def _unless_called(leg: RemoteLeg, due_at: datetime) -> Case:
     return Case(When(due_at=leg.due_at, then=Value(due_at)), default=F("due_at"))
 
 
-def _keep_late(leg: RemoteLeg, fields: dict[str, Any], *, is_news: bool) -> bool:
+def _keep_late(leg: RemoteLeg, fields: dict[str, Any], *, is_news: bool, heard_by: str) -> bool:
     """What comes after the end of our task is kept on the row, and changes nothing else."""
     if is_news:
         fields["late_at"] = timezone.now()
@@ -162,7 +163,7 @@ def _keep_late(leg: RemoteLeg, fields: dict[str, Any], *, is_news: bool) -> bool
         since = leg.canceled_at or leg.progress_at
         if timezone.now() - since > timedelta(seconds=legs.deadline_seconds(leg.task.agent)):
             fields |= {"phase": Phase.ENDED, "due_at": None}
-    return legs.write(leg, fields)
+    return legs.write(leg, fields, heard_by=heard_by)
 
 
 def _after_failure(leg: RemoteLeg, error: RemoteError) -> dict[str, Any]:

@@ -140,9 +140,14 @@ def lost(leg: RemoteLeg, error_class: str, text: str) -> dict[str, Any]:
     }
 
 
-def write(leg: RemoteLeg, fields: dict[str, Any], *, phase: str | None = None) -> bool:
-    """Write these fields, if the leg is still as we know it. Returns whether it was."""
+def write(leg: RemoteLeg, fields: dict[str, Any], *, phase: str | None = None, heard_by: str = "") -> bool:
+    """Write these fields, if the leg is still as we know it, and with `heard_by` its stream still that one's.
+
+    Returns whether it was.
+    """
     same = RemoteLeg.objects.filter(pk=leg.pk, sent=leg.sent, phase=leg.phase if phase is None else phase)
+    if heard_by:
+        same = same.filter(stream_by=heard_by)
     if fields.get("phase") == Phase.ENDED:
         fields = fields | {"ended_at": timezone.now()}
     if not same.update(**fields):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+THREAD = "bureau-model"
 MAX_CALLS = 4
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 8.0
@@ -151,7 +152,7 @@ class _Attempt:
 
     def run(self) -> Reply:
         write = self._ask.sink() if self._ask.sink else None
-        threading.Thread(target=self._read, name="bureau-model", daemon=True).start()
+        threading.Thread(target=self._read, name=THREAD, daemon=True).start()
         try:
             for event in self._take():
                 if write and event.type == "text":
@@ -184,7 +185,10 @@ class _Attempt:
     def _read(self) -> None:
         """In the reading thread: no database, and nothing raised."""
         try:
-            with client().messages.stream(**self._parameters()) as stream:
+            server = client()
+            if self._given_up.is_set():
+                return  # the client was long in coming
+            with server.messages.stream(**self._parameters()) as stream:
                 for event in stream:
                     if self._given_up.is_set():
                         return

@@ -133,7 +133,9 @@ def hear(owner: str, leg_id: uuid.UUID, task: RemoteTask) -> float | None:
     leg = _heard_by(owner).filter(pk=leg_id).select_related("task__agent").first()
     if leg is None or leg.phase not in (Phase.FOLLOWING, Phase.SENDING):
         return None
-    if leg.phase == Phase.SENDING or not following.apply(leg, Heard(task), due_at=leg.stream_until):
+    if leg.phase == Phase.SENDING:
+        return 0.0
+    if not following.apply(leg, Heard(task), due_at=leg.stream_until, heard_by=owner):
         return 0.0
     if leg.phase != Phase.FOLLOWING or leg.task.is_terminal:
         return None

@@ -76,3 +76,6 @@ class Background:
                 # Whoever rings regularly rings again.
                 self._news.clear()
                 logger.exception("The %s failed", self._name, extra={"action": f"{self._name}.failed"})
+                if self._is_stopping:
+                    # The word came while it worked, and took the shape of what failed.
+                    return

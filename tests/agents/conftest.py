@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.messages_api import MessagesApi, running
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -105,8 +107,12 @@ def model(messages_api: MessagesApi, settings: Any, monkeypatch: pytest.MonkeyPa
     from agents import model_api
 
     settings.ANTHROPIC_BASE_URL = messages_api.url
-    settings.BUREAU_MODEL_TIMEOUT = 10.0
+    settings.BUREAU_MODEL_TIMEOUT = 60.0
     monkeypatch.setattr(model_api, "FIRST_PAUSE", 0.01)
     messages_api.reset()
     yield messages_api
     messages_api.reset()
+    # A call that was given up may still go out: not with the settings of the next test, and for its replies.
+    for thread in threading.enumerate():
+        if thread.name == model_api.THREAD:
+            thread.join(PATIENCE)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from agents.model_api import Ask, converse
 from agents.pricing import Usage
 from agents.prompts import Prompt
 from tests.support.messages_api import Reply
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.django_db
 
@@ -150,13 +152,34 @@ def test_a_turn_that_ends_does_not_wait_for_the_server(turn, model, settings, fa
     assert time.monotonic() - started < 40
 
 
-def test_a_slow_stream_may_take_longer_than_one_silence(turn, model, settings):
-    # The first call of a process loads the client, and that is no silence of the server's.
-    model.add(Reply(text="Hello"))
-    converse(turn, ask())
-    settings.BUREAU_MODEL_TIMEOUT = 3.0
-    model.add(Reply(text="word " * 100, pause=0.2))
-    assert converse(turn, ask(sink=lambda: lambda text: None)).text == "word " * 100
+def test_a_slow_stream_may_take_longer_than_one_silence(turn, model, settings, monkeypatch):
+    """A clock that runs ahead with each piece: a machine that stands still for a moment is no silent server."""
+    settings.BUREAU_MODEL_TIMEOUT = 60.0
+    pieces: list[str] = []
+    ahead = SimpleNamespace(monotonic=lambda: time.monotonic() + 25.0 * len(pieces), time=time.time)
+    monkeypatch.setattr(model_api, "time", ahead)
+    model.add(Reply(text="word " * 100))
+    assert converse(turn, ask(sink=lambda: pieces.append)).text == "word " * 100
+    assert 60 < 25 * len(pieces) < 60 * model_api.STREAM_FACTOR
+
+
+def test_a_call_that_is_given_up_before_it_goes_out_is_not_made(turn, model, settings, monkeypatch):
+    settings.BUREAU_MODEL_TIMEOUT = 0.2
+    is_over, real = threading.Event(), model_api.client
+
+    def late():
+        assert is_over.wait(PATIENCE)
+        return real()
+
+    monkeypatch.setattr(model_api, "client", late)
+    with pytest.raises(ModelError):
+        converse(turn, ask())
+    calls = [thread for thread in threading.enumerate() if thread.name == model_api.THREAD]
+    assert calls
+    is_over.set()
+    for thread in calls:
+        thread.join(PATIENCE)
+    assert model.requests == []
 
 
 def test_a_refusal_says_why(turn, model):

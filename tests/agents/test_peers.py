@@ -23,7 +23,7 @@ from tests.support.cast import ALICE, snapshot
 from tests.support.receivers import receiver
 from tests.support.remote_agents import REST, RPC, V03, V1, Asker, Slow, remote_agent, skill
 from tests.support.servers import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_databases]
 
@@ -80,7 +80,7 @@ def follower(request, settings):
     settings.BUREAU_REMOTE_STREAMS = 50 if request.param == "by stream" else 0
     found = Follower(by_stream=request.param == "by stream")
     yield found
-    found.background.stop()
+    found.background.stop(PATIENCE)
 
 
 def send(agent: Agent, text: str = "Hello", task=None) -> Task:
@@ -144,11 +144,16 @@ def test_it_is_slow(follower):
             follower.step()
             return task.messages.filter(role="agent").exists()
 
+        def is_at_rest() -> bool:
+            """Nobody holds it, and nobody is to take it; what the stream tells may wake it once more."""
+            runtime.drain("default")
+            task.refresh_from_db()
+            return (task.state, task.lease_owner, task.due_at) == ("working", "", None)
+
         wait_until(is_said)
         for _ in range(5):
             follower.step()
-            task.refresh_from_db()
-            assert (task.state, task.lease_owner, task.due_at) == ("working", "", None)
+            wait_until(is_at_rest)
         assert [one.parts for one in task.messages.filter(role="agent")] == [[{"text": "Still working."}]]
         slow.release.set()
         assert follower.settled(task).state == "completed"
@@ -281,7 +286,7 @@ def test_it_only_pushes(web_process, worker_process, interface):
         # Nobody asks by himself any more.
         RemoteLeg.objects.update(due_at=timezone.now() + timedelta(hours=1))
         slow.release.set()
-        wait_until(lambda: Task.objects.get(pk=task_id).is_terminal, 30)
+        wait_until(lambda: Task.objects.get(pk=task_id).is_terminal)
         task = Task.objects.get(pk=task_id)
         assert (task.state, task.artifacts.get().parts) == ("completed", [{"text": "Hello"}])
 

@@ -113,6 +113,8 @@ def test_an_operator_who_is_none_any_more_is_refused_in_spite_of_the_yes(run, fo
     assert nothing_was_added()
 
 
+# In no transaction: a turn that takes its time is looked at by another thread, which would not find its task.
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("is_superuser", [False, True])
 def test_who_answers_for_an_operator_has_to_be_allowed_it_too(run, as_olga, remote, is_superuser):
     rita = User.objects.create(username="rita", is_staff=True, is_superuser=is_superuser)

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
-from agents import legs, runtime, streams
+from agents import following, legs, runtime, streams
 from agents.following import follow_due
 from agents.models import RemoteLeg
 from directory.enrolment import add_remote_agent
@@ -44,7 +44,7 @@ def follower(settings):
     settings.BUREAU_LEASE_SECONDS = 15.0
     found = Background("follower", lambda news: streams.Follower(news).run())
     yield found
-    found.stop()
+    found.stop(PATIENCE)
 
 
 def send(agent: Agent, text: str = "Hello", task=None) -> Task:
@@ -320,20 +320,27 @@ def test_while_a_message_goes_out_what_is_heard_waits():
 def test_silence_beyond_the_deadline_fails_and_cancels(follower):
     with remote_agent(Slow()) as remote:
         agent = add_remote_agent(remote.url)
+        task = send(agent)
+        # Not before: on a slow machine it would be over before it is heard.
         agent.options = {"deadline_seconds": 0.7}
         agent.save()
-        task = send(agent)
+        forget_agents()
         heard(task, follower)
         assert settled(task).state == "failed"
         assert task.status_message["metadata"]["errorClass"] == "timed_out"
-        wait_until(lambda: follow_due() or RemoteLeg.objects.get().phase == "ended")
+
+        def is_ended() -> bool:
+            follow_due()
+            return RemoteLeg.objects.get().phase == "ended"
+
+        wait_until(is_ended)
         assert RemoteLeg.objects.get().answer["state"] == "canceled"
 
 
 def test_a_process_that_ends_lets_go_at_once(follower):
     with remote_agent(Slow()) as remote:
         leg = heard(send(add_remote_agent(remote.url)), follower)
-        follower.stop()
+        follower.stop(PATIENCE)
         assert unheard(leg.pk)
         assert [one.pk for one in streams.claim("next", 1)] == [leg.pk]
 
@@ -349,6 +356,23 @@ def test_a_process_that_ends_lets_go_of_what_is_just_being_written(follower, mon
         follower.stop(PATIENCE)
         leg = RemoteLeg.objects.get()
         assert (leg.stream_by, leg.stream_until, leg.due_at <= timezone.now()) == ("", None, True)
+
+
+def test_what_is_heard_while_the_leg_is_let_go_leaves_it_let_go(monkeypatch):
+    with remote_agent(Slow()) as remote:
+        send(add_remote_agent(remote.url))
+        (leg,) = streams.claim("one", 1)
+        original, before = following.apply, []
+
+        def too_late(*args, **more):
+            streams.let_go("one", [leg.pk])
+            before.append(RemoteLeg.objects.values().get())
+            return original(*args, **more)
+
+        monkeypatch.setattr(following, "apply", too_late)
+        assert streams.hear("one", leg.pk, legs.task_of(leg)) == 0.0
+        assert [RemoteLeg.objects.values().get()] == before
+        assert streams.hear("one", leg.pk, legs.task_of(leg)) is None
 
 
 # --- A stream as 0.3 has it: it begins in the middle ---------------------------------------------

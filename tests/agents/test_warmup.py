@@ -29,4 +29,4 @@ def test_only_what_makes_the_decisions_is_loaded(process_env, url, loaded):
 
 def test_a_worker_warms_up_by_itself(worker_process):
     worker = worker_process()
-    wait_until(lambda: "Warm after" in worker.output, 30, "the worker to be warm")
+    wait_until(lambda: "Warm after" in worker.output, what="the worker to be warm")

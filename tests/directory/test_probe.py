@@ -74,8 +74,16 @@ def test_an_agent_that_never_answers(monkeypatch):
 
 def test_a_task_that_goes_on_is_canceled():
     class Steady(Executor):
+        """Ends what somebody waits for; what nobody waits for goes on until it is canceled."""
+
+        async def execute(self, context, event_queue):
+            self.goes_on = context.configuration.return_immediately
+            await super().execute(context, event_queue)
+
         async def run(self, text, updater, *, is_first):
-            await asyncio.sleep(0.2)
+            if self.goes_on:
+                await updater.start_work()
+                await asyncio.Event().wait()
             await super().run(text, updater, is_first=is_first)
 
     with remote_agent(Steady()) as remote:

@@ -1,5 +1,6 @@
 """`manage.py send`: a message to an agent by URL or short name, and how the exit status tells what became of it."""
 
+import asyncio
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import signal
 import pytest
 from django.core.management import CommandError, call_command
 
+from bureau.management.commands.send import Printer
 from directory.credentials import Secret
 from directory.enrolment import add_remote_agent
 from directory.models import Agent, Health, OutgoingRequest
@@ -100,7 +102,25 @@ def test_it_need_not_wait(run):
     assert (status, json.loads(out)["status"]["state"] in {"submitted", "working"}) == (0, True)
 
 
-def test_what_takes_too_long_is_canceled(run):
+@pytest.fixture
+def time_from_the_first_word(monkeypatch):
+    """How long it takes to get through to the agent does not count."""
+    is_shown, show, wait = asyncio.Event(), Printer.show, asyncio.wait
+
+    def show_and_tell(printer, event):
+        show(printer, event)
+        is_shown.set()
+
+    async def wait_from_there(tasks, **options):
+        if options.get("timeout"):
+            await is_shown.wait()
+        return await wait(tasks, **options)
+
+    monkeypatch.setattr(Printer, "show", show_and_tell)
+    monkeypatch.setattr(asyncio, "wait", wait_from_there)
+
+
+def test_what_takes_too_long_is_canceled(run, time_from_the_first_word):
     with remote_agent(Slow()) as remote:
         status, _, err = run(remote.url, "hello", "--seconds", "0.5", "--stream")
     assert status == 5

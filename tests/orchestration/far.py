@@ -27,7 +27,7 @@ def settled(mission: Any) -> Any:
     """The mission, where it has come to."""
     from tasks.models import Task
 
-    wait_until(lambda: go_on(mission).state not in Task.RUNNING, 20, "the mission")
+    wait_until(lambda: go_on(mission).state not in Task.RUNNING, what="the mission")
     return Task.objects.get(pk=mission.pk)
 
 

@@ -1,12 +1,15 @@
 """A cancel in the middle of a plan, with real workers: every leg stops, and the time it took is on record."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from agents.models import ToolCall
-from agents.stopping import WORKER_IS_SILENT, WORKER_LET_GO, read_stopping
+from agents.stopping import AT_WORK, WORKER_IS_SILENT, WORKER_LET_GO, read_stopping
 from directory.models import Agent
 from tasks.content import Incoming
-from tasks.models import Artifact, Event, Subtask, Task
+from tasks.models import Artifact, Event, Stop, Subtask, Task
 from tasks.services import cancel_task, send_message
 from tests.orchestration.script import DIAMOND, plan, triage, writes
 from tests.support.cast import ALICE
@@ -18,10 +21,13 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both_database
 MIDDLE = ("Work on left", "Work on right", "Work on middle")
 
 
+LEASE_SECONDS = 90
+
+
 @pytest.fixture
-def workers(request, seeded, model, worker_process):
+def workers(seeded, model, worker_process):
     """Two of them, which let go long before their leases run out, however busy the machine is."""
-    env = {"ANTHROPIC_BASE_URL": model.url, "BUREAU_LEASE_SECONDS": getattr(request, "param", "90")}
+    env = {"ANTHROPIC_BASE_URL": model.url, "BUREAU_LEASE_SECONDS": str(LEASE_SECONDS)}
     return [worker_process("--threads", "2", **env) for _ in range(2)]
 
 
@@ -70,11 +76,17 @@ def test_every_leg_stops_and_the_time_is_on_record(mission, model):
     assert not Task.objects.filter(root=mission).exclude(state__in=Task.TERMINAL).exists()
 
 
-@pytest.mark.parametrize("workers", ["2"], indirect=True)
 def test_a_worker_that_died_is_gone_with_its_lease(mission, workers):
     for worker in workers:
         worker.kill()
     cancel_task(ALICE, mission.pk)
+    mission.refresh_from_db()
+    assert [leg.how for leg in read_stopping(mission).legs] == [AT_WORK] * 3
+    longest = timedelta(seconds=LEASE_SECONDS)
+    assert all(one.asked_at < one.lease_until <= one.asked_at + longest for one in Stop.objects.all())
+    # As if so much time had passed.
+    over = timezone.now()
+    Stop.objects.update(lease_until=over)
     found = stopped(mission)
     assert [leg.how for leg in found.legs] == [WORKER_IS_SILENT] * 3
-    assert 0 <= found.seconds <= 2
+    assert found.seconds == (over - found.asked_at).total_seconds() > 0

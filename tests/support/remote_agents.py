@@ -38,6 +38,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from uvicorn.server import ServerState
 
+from tests.support.servers import hold_port
+from tests.support.waiting import PATIENCE
+
 T = TypeVar("T")
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
@@ -55,7 +58,7 @@ class _Loop(threading.Thread):
         self.loop.run_forever()
 
     def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE)
 
 
 _loop: _Loop | None = None
@@ -64,32 +67,36 @@ _loop: _Loop | None = None
 @contextlib.contextmanager
 def serve(app: App, **options: Any) -> Iterator[str]:
     """Run an ASGI application on a free port of 127.0.0.1, by uvicorn; yields its base URL, without a slash."""
-    with _running(_Server(app, _listener(), **options)) as server:
+    with _running(_Server(app, hold_port(), **options)) as server:
         yield server.url
 
 
 class _Server:
     """An ASGI application on a port of its own, which it keeps when it is stopped and started again."""
 
-    def __init__(self, app: App, listener: socket.socket, **options: Any) -> None:
+    def __init__(self, app: App, holder: socket.socket, **options: Any) -> None:
         self._config = uvicorn.Config(app, log_level="critical", lifespan="off", **options)
         self._config.load()
         self._state = ServerState()
         self._server: asyncio.Server | None = None
-        self._listener: socket.socket | None = listener
-        self.port = listener.getsockname()[1]
+        self._holder = holder
+        self.port = holder.getsockname()[1]
         self.url = f"{'https' if self._config.ssl else 'http'}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         global _loop
         if _loop is None:
             _loop = _Loop()
-        _loop.wait_for(self._start(self._listener or _listener(self.port)))
-        self._listener = None
+        _loop.wait_for(self._start(_listener(self.port)))
 
     def stop(self) -> None:
         assert _loop is not None
         _loop.wait_for(self._stop())
+
+    def close(self) -> None:
+        """Stop for good, and give up the port."""
+        self.stop()
+        self._holder.close()
 
     async def _start(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -104,6 +111,12 @@ class _Server:
         server, self._server = self._server, None
         if server is None:
             return
+        # asyncio leaves a connection open for ever that was accepted just before its server is closed: so none more is
+        # accepted, and those that were are made, first.
+        for listener in server.sockets:
+            asyncio.get_running_loop().remove_reader(listener.fileno())
+        for _ in range(3):
+            await asyncio.sleep(0)
         server.close()
         for connection in list(self._state.connections):
             connection.transport.abort()
@@ -119,10 +132,10 @@ def _running(server: _Server) -> Iterator[_Server]:
     try:
         yield server
     finally:
-        server.stop()
+        server.close()
 
 
-def _listener(port: int = 0) -> socket.socket:
+def _listener(port: int) -> socket.socket:
     # Named as TCP, or asyncio leaves Nagle's algorithm on and every answer takes 40 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -298,21 +311,25 @@ def remote_agent(
 
     With `key`, every call but that of the card needs it in X-API-Key (or as a bearer token).
     """
-    listener = _listener(port)
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    holder = hold_port(port)
+    url = f"http://127.0.0.1:{holder.getsockname()[1]}"
     capabilities = {"streaming": True} | (capabilities or {})
     make = _card_1_0 if interfaces[0][1] == V1 else _card_0_3
     agent = RemoteAgent(url, make(url, name, interfaces, capabilities, key) | card)
+    handler = _handler(executor or Executor(), _card_1_0(url, name, interfaces, capabilities, key))
     app = Starlette(
         routes=[
             *(Route(path, _card_endpoint(agent)) for path in card_paths),
-            *_protocol_routes(executor or Executor(), _card_1_0(url, name, interfaces, capabilities, key)),
+            *_protocol_routes(handler, interfaces),
             Route("/{path:path}", _document_endpoint(agent)),
         ]
     )
-    agent._server = _Server(_watched(agent, app, key, card_paths), listener)
+    agent._server = _Server(_watched(agent, app, key, card_paths), holder)
     with _running(agent._server):
         yield agent
+    assert _loop is not None
+    # What it still works on would take its time from all tests that follow.
+    _loop.wait_for(handler.aclose())
 
 
 def skill(number: int = 1, **fields: Any) -> dict[str, Any]:
@@ -385,10 +402,7 @@ def _document_endpoint(agent: RemoteAgent) -> Callable[[Request], Awaitable[Resp
     return document
 
 
-def _protocol_routes(executor: AgentExecutor, card: dict[str, Any]) -> list[Any]:
-    # Importable only when the module of routes has been: they import each other.
-    from a2a.compat.v0_3.rest_adapter import REST03Adapter
-
+def _handler(executor: AgentExecutor, card: dict[str, Any]) -> DefaultRequestHandler:
     configs = InMemoryPushNotificationConfigStore()
     push = card["capabilities"].get("pushNotifications")
     handler = DefaultRequestHandler(
@@ -400,9 +414,15 @@ def _protocol_routes(executor: AgentExecutor, card: dict[str, Any]) -> list[Any]
         push_sender=BasePushNotificationSender(_plain_client(), configs) if push else None,
     )
     _kept.append(handler)
+    return handler
+
+
+def _protocol_routes(handler: DefaultRequestHandler, interfaces: tuple[tuple[str, str], ...]) -> list[Any]:
+    # Importable only when the module of routes has been: they import each other.
+    from a2a.compat.v0_3.rest_adapter import REST03Adapter
+
     routes: list[Any] = []
-    for interface in card["supportedInterfaces"]:
-        pair = (interface["protocolBinding"], interface["protocolVersion"])
+    for pair in interfaces:
         path = PATHS[pair]
         match pair:
             case ("JSONRPC", "1.0"):

@@ -37,10 +37,24 @@ SPEED = (
 _numbers = itertools.count(1)
 
 
+def hold_port(port: int = 0) -> socket.socket:
+    """A socket on a port of 127.0.0.1 that does not listen, whatever port if none is named.
+
+    While it is open nobody else is given this port by chance; a server that asks for just this one still gets it.
+    """
+    holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", port))
+    return holder
+
+
+_held: list[socket.socket] = []
+
+
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on right now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
+    """A port of 127.0.0.1 that nobody listens on, and nobody else is given as long as this process lives."""
+    _held.append(hold_port())
+    port: int = _held[-1].getsockname()[1]
     return port
 
 

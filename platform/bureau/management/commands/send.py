@@ -26,6 +26,8 @@ from directory.wire import Answer, Outgoing, RemoteEvent, RemoteMessage, RemoteT
 
 EXIT_STATUS = {"completed": 0, "failed": 2, "rejected": 3, "input-required": 4, "auth-required": 4, "canceled": 5}
 SENDER = "command"
+# For one call. When the time is up, however short it was, the agent is still asked to stop.
+LEAST_SECONDS, MOST_SECONDS = 10.0, 60.0
 
 
 class Command(BaseCommand):
@@ -113,7 +115,8 @@ async def _converse(target: Target, message: Outgoing, options: dict[str, Any], 
     """The whole exchange; when it is interrupted or takes too long, the agent is asked to stop."""
     printer = Printer(as_json=options["json"], live=options["stream"])
     seen: list[Answer] = []
-    async with RemoteClient(target, seconds=min(options["seconds"], 60), on_call=reports.append) as client:
+    seconds = min(max(options["seconds"], LEAST_SECONDS), MOST_SECONDS)
+    async with RemoteClient(target, seconds=seconds, on_call=reports.append) as client:
         talking = asyncio.create_task(_talk(client, message, options, printer, seen))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talking.cancel)
         try:
