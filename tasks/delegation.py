@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
+from django.db.models import Max
 from django.utils import timezone
 
 from directory import health
@@ -146,16 +147,19 @@ def delegate(claim: "Claim", plan: SubPlan, agent: Agent, message: Incoming) -> 
     return child
 
 
-def tell(claim: "Claim", child_id: uuid.UUID, message: Incoming) -> bool:
+def tell(claim: "Claim", child_id: uuid.UUID, message: Incoming, *, question: str = "") -> bool:
     """Pass an answer down to a task below the claimed one that waits for it. Returns whether it was waiting.
 
-    A message of the same id is passed once only. Raises Superseded.
+    A message of the same id is passed once only: to that `question`, if the id of the message that asked is given.
+    Raises Superseded.
     """
     now = timezone.now()
     wire = wire_message(Message.Role.USER, clean_message(message))
     with transaction.atomic():
         _hold(claim)
-        if Message.objects.filter(task_id=child_id, message_id=wire["messageId"], role=Message.Role.USER).exists():
+        said = Message.objects.filter(task_id=child_id)
+        asked = said.filter(role=Message.Role.AGENT, message_id=question).aggregate(row=Max("pk"))["row"] or 0
+        if said.filter(role=Message.Role.USER, message_id=wire["messageId"], pk__gt=asked).exists():
             return False
         try:
             move(

@@ -331,18 +331,19 @@ class Coordinator:
         given: dict[str, Any] | None = answer.message
         if "held" in answer.about and is_yes(answer.text):
             held = answer.about["held"]
-            given = next((one for one in self.turn.messages if one["messageId"] == held), None)
+            given = next((one for one in reversed(self.turn.messages) if one["messageId"] == held), None)
         elif asked["asks"].get("kind") not in ("confirm", "repeat") and not self._is_answer(plan, plan.task, answer):
             return
         if given is not None:
             message = Incoming(parts=given["parts"], message_id=given["messageId"])
             with claimed():
-                delegation.tell(self.turn.claim, plan.task.pk, message)
+                delegation.tell(self.turn.claim, plan.task.pk, message, question=asked["question"])
 
     def _is_answer(self, plan: SubPlan, task: Task, answer: Answered) -> bool:
         """Whether the message answers what was asked. Where nobody can tell, the person is asked that."""
         question = text_of((task.status_message or {}).get("parts", []))
-        anchor = answer.message_id[:80]
+        # Message ids are the caller's, who may use one again for the next answer.
+        anchor = f"{answer.about['question']}/{answer.message_id}"[:80]
         case = FollowUpCase(self.conversation, anchor=anchor, question=question, message=answer.text)
         choice = get_brain().decide(self.turn, FOLLOW_UP, case)
         if choice.answer.decision == "handle":

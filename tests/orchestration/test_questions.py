@@ -212,6 +212,20 @@ def test_an_answer_never_goes_to_a_question_that_came_after_it(asking, model):
     assert asker.messages.filter(role="user").count() == 2
 
 
+def test_who_uses_one_message_id_for_two_answers_is_heard_twice(asking, model):
+    model.add(says("follow-up", HANDLE, times=2))
+    asker = of("asker")
+    for text in ("it is somewhere", "main.py"):
+        send_message(ALICE, asking.agent, Incoming([{"text": text}], message_id="m-1"), task_id=asking.pk)
+        assert turn().task_id == asking.pk
+        claim = claim_next("default", "w")
+        assert claim.task_id == asker.pk
+        finish(claim, Task.State.INPUT_REQUIRED, message={**plain("Really?"), "metadata": {"questions": ["Really?"]}})
+        assert turn().task_id == asking.pk
+    heard = asker.messages.filter(role="user", message_id="m-1").values_list("parts", flat=True)
+    assert list(heard) == [[{"text": "it is somewhere"}], [{"text": "main.py"}]]
+
+
 def test_an_answer_in_two_messages_is_one(asking, model):
     model.add(says("follow-up", HANDLE, about="main.py.*please"))
     for text in ("main.py", "please"):

@@ -117,6 +117,17 @@ def test_an_answer_goes_down_once(claim, child):
     assert Task.objects.get(pk=child).messages.filter(message_id="m-1").count() == 1
 
 
+def test_an_answer_goes_down_once_for_each_question(claim, child):
+    answer = Incoming([{"text": "That one"}], message_id="m-1")
+    for question in (plain("Which?"), plain("And which then?")):
+        finish(claim_next("default", "w"), Task.State.INPUT_REQUIRED, message=question)
+        assert delegation.tell(claim, child, answer, question=question["messageId"])
+    finish(claim_next("default", "w"), Task.State.INPUT_REQUIRED, message=plain("And then?"))
+    before = snapshot(child)
+    assert not delegation.tell(claim, child, answer, question=question["messageId"])
+    assert snapshot(child) == before
+
+
 def test_the_next_attempt_keeps_what_is_done(claim, plan, child):
     first, second = plan.subtasks.all()
     delegation.settle_step(claim, first, Subtask.State.DONE, {"text": "a"})
