@@ -8,6 +8,7 @@ import urllib.request
 import pytest
 
 from tests.shell.support import manage
+from tests.support.servers import free_port
 
 pytestmark = pytest.mark.both_databases
 
@@ -36,6 +37,13 @@ def test_it_serves_static_files(web_process):
     assert b"htmx" in body
     assert get(f"{web.url}/static/no/such.css")[0] == 404
     assert get(f"{web.url}/static/../manage.py")[0] == 404
+
+
+def test_it_says_that_the_database_is_empty(env):
+    result = manage("web", "--port", str(free_port()), env=env)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.splitlines()[-1].endswith("where the parts run alone.")
+    assert "Traceback" not in result.stderr
 
 
 def test_it_names_the_port_that_is_taken(env):

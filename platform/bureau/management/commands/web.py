@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import socket
@@ -11,6 +12,7 @@ from typing import Any
 import uvicorn
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import DatabaseError
 
 from bureau import logs, startup
 
@@ -29,6 +31,7 @@ class Command(BaseCommand):
         os.umask(0o077)
         if options["fd"] is None:
             listener = startup.listen(settings.BUREAU_HOST, settings.BUREAU_PORT)
+            _refuse_empty_database()
             # `up` says it by itself, when somebody answers.
             host = f"[{settings.BUREAU_HOST}]" if ":" in settings.BUREAU_HOST else settings.BUREAU_HOST
             logger.info("Listening on http://%s:%s", host, settings.BUREAU_PORT, extra={"action": "web.listen"})
@@ -44,3 +47,10 @@ class Command(BaseCommand):
             timeout_graceful_shutdown=3,
         )
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def _refuse_empty_database() -> None:
+    """Raises CommandError. One that cannot be reached now may be there by the first request."""
+    with contextlib.suppress(DatabaseError):
+        startup.require_tables()
+    startup.close_database()
