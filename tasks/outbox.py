@@ -20,6 +20,7 @@ from tasks import doorbell
 from tasks.models import Event, PushAttempt, PushConfig, PushEndpoint, Task
 from tasks.push import due_unless_claimed
 from tasks.queries import EventRow
+from tasks.sql import Insert, fetch_one, this_database
 
 logger = logging.getLogger(__name__)
 
@@ -205,15 +206,19 @@ def _endpoint(config: PushConfig) -> "QuerySet[PushEndpoint]":
 
 
 def _note_failure(config: PushConfig, now: datetime) -> None:
-    endpoint, _ = PushEndpoint.objects.get_or_create(
-        owner=config.task.owner, origin=origin(config.url), defaults={"failing_since": now}
+    row = Insert(
+        PushEndpoint,
+        {"owner": config.task.owner, "origin": origin(config.url), "failures": 1, "failing_since": now},
+        # One statement: who finds it open for others deletes it at any moment. The row is ours until the commit.
+        f"ON CONFLICT (owner, origin) DO UPDATE SET failures = {PushEndpoint._meta.db_table}.failures + 1 "
+        "RETURNING id, failures",
     )
-    same = PushEndpoint.objects.filter(pk=endpoint.pk)
-    # Counted by the row, which is then ours until the commit: others fail there at the same moment.
-    same.update(failures=F("failures") + 1)
-    failures = same.values_list("failures", flat=True).first() or 0
+    counted = fetch_one(*row.render("", this_database()))
+    assert counted is not None
+    key, failures = counted
     is_open = failures >= FAILURES_TO_OPEN
-    same.update(retry_at=now + _pause(failures - FAILURES_TO_OPEN + 1) if is_open else None)
+    retry_at = now + _pause(failures - FAILURES_TO_OPEN + 1) if is_open else None
+    PushEndpoint.objects.filter(pk=key).update(retry_at=retry_at)
 
 
 def _pause(failures: int) -> timedelta:

@@ -2,13 +2,16 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.db import connection, transaction
 from django.utils import timezone
 
 from tasks import outbox
 from tasks.models import PushAttempt, PushConfig, PushEndpoint, Task
+from tasks.sql import fetch_one
 from tests.a2a.peer import message, old_message
 from tests.support.receivers import receiver
 from tests.support.waiting import PATIENCE, UntilStopped, wait_until
@@ -384,6 +387,31 @@ def test_to_redeliver_does_not_overtake_what_is_under_way(alice, worker, hook, c
     assert hook.states() == ["working", *WHOLE]
 
 
+def test_a_failure_counts_also_where_another_push_arrives_at_that_moment(alice, worker, hook):
+    alice.send("x", configuration=configured(hook))
+    (claim,) = outbox.claim_due(10)
+    delivery = outbox.next_delivery(claim)
+    row = {"owner": delivery.config.task.owner, "origin": hook.url.removesuffix("/hook")}
+    PushEndpoint.objects.create(**row, failing_since=timezone.now(), failures=3)
+
+    def fail():
+        try:
+            outbox.record(claim, delivery, status=500, error="No.", seconds=0.1)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor() as pool:
+        with transaction.atomic():
+            PushEndpoint.objects.all().delete()
+            recording = pool.submit(fail)
+            if connection.vendor == "postgresql":
+                blocked = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+                wait_until(lambda: fetch_one(blocked, []), what="the failure")
+        recording.result(PATIENCE)
+    assert PushEndpoint.objects.values("owner", "origin", "failures").get() == row | {"failures": 1}
+    assert PushAttempt.objects.get().status == 500
+
+
 def test_several_couriers_lose_double_and_reorder_nothing(alice, worker, hook, monkeypatch):
     monkeypatch.setattr(outbox, "FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(outbox, "FAILURES_TO_OPEN", 10**6)
@@ -400,10 +428,12 @@ def test_several_couriers_lose_double_and_reorder_nothing(alice, worker, hook, m
     couriers = [threading.Thread(target=serve) for _ in range(3)]
     for thread in couriers:
         thread.start()
-    wait_until(lambda: PushConfig.objects.filter(is_over=True).count() == len(tasks), what="all pushes")
-    is_over.set()
-    for thread in couriers:
-        thread.join(PATIENCE)
+    try:
+        wait_until(lambda: PushConfig.objects.filter(is_over=True).count() == len(tasks), what="all pushes")
+    finally:
+        is_over.set()
+        for thread in couriers:
+            thread.join(PATIENCE)
 
     taken = list(PushAttempt.objects.filter(status=200).order_by("id").values_list("config__task_id", "seq"))
     assert len(taken) == len(set(taken)) == 3 * len(tasks)
